@@ -1,0 +1,37 @@
+# Every target sets up .venv by itself when pyproject.toml or constraints.txt has changed.
+PYTHON ?= python3
+BIN := .venv/bin
+# constraints.txt asks for the CPU build of torch; see the README for machines without it.
+PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test check bench clean
+
+demo: .venv/.ready  ## fit, audit, repair and audit again on two real datasets
+	@$(BIN)/python examples/repair.py
+
+test: .venv/.ready  ## all tests
+	$(BIN)/pytest --cov
+
+check: .venv/.ready  ## format, lint, types, import flow
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/.ready-bench  ## speed beside other libraries, one thread
+	$(BIN)/python benchmarks/core.py
+
+.venv/.ready: pyproject.toml constraints.txt
+	@echo "Setting up .venv (about a minute, once) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(PIP_INSTALL) -e ".[dev]"
+	@touch $@
+	@echo "... done."
+
+.venv/.ready-bench: .venv/.ready
+	@echo "Installing the libraries to compare with ..."
+	@$(PIP_INSTALL) -e ".[dev,bench]"
+	@touch $@
+
+clean:  ## remove what the other targets made
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage .hypothesis build dist

@@ -1,0 +1,370 @@
+"""Calibration losses in their group-wise form, for training in PyTorch.
+
+With weights pi of the groups (pi_1 = rho, pi_0 = 1 - rho) and n_g rows of group g in the batch,
+the group-wise term is linear (ls, fl, flsd), a sum of gaps (dca, mdca) or pair-wise (mmce, mmce-w).
+A group that is absent from a batch contributes nothing, and the other weights stay as they are.
+
+Every function takes one configuration, logits (n, K), or a stack of them, (config, n, K); targets
+and groups are (n,), shared by the stack, or (config, n). Each returns one loss per configuration.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from equipoise.kernel import laplacian_form
+
+__all__ = ["LOSSES", "GroupwiseLoss", "Loss"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Membership:
+    """Which row belongs to which group, and what each group weighs.
+
+    Attributes
+    ----------
+    member
+        (..., n, group): 1 where the row is of the group.
+    weight
+        (..., group): the weights pi.
+    """
+
+    member: Tensor
+    weight: Tensor
+
+    def totals(self, values: Tensor) -> Tensor:
+        """Sum values (..., n) within each group."""
+        return (values.unsqueeze(-2) @ self.member).squeeze(-2)
+
+    def means(self, values: Tensor) -> Tensor:
+        """Average values (..., n) within each group; 0 where it is absent."""
+        return self.totals(values) / self.member.sum(-2).clamp(min=1.0)
+
+    def shares(self, selected: Tensor) -> Tensor:
+        """Return pi_g / m_g for each selected row (..., n), m_g of group g being selected."""
+        each = self.weight / self.totals(selected).clamp(min=1.0)
+        return (self.member @ each.unsqueeze(-1)).squeeze(-1) * selected
+
+
+def _label_log_prob(log_prob: Tensor, targets: Tensor) -> Tensor:
+    index = targets.unsqueeze(-1).expand(*log_prob.shape[:-1], 1)
+    return log_prob.gather(-1, index).squeeze(-1)
+
+
+# --- linear: one value per row ---------------------------------------------------------------
+
+
+def cross_entropy(log_prob: Tensor, targets: Tensor) -> Tensor:
+    """Return -log p_y of each row."""
+    return -_label_log_prob(log_prob, targets)
+
+
+def label_smoothing(log_prob: Tensor, targets: Tensor, *, alpha: float = 0.05) -> Tensor:
+    """Return the cross entropy with 1 - alpha on the label and alpha / (K - 1) on each other."""
+    own = _label_log_prob(log_prob, targets)
+    others = log_prob.sum(-1) - own
+    return -(1.0 - alpha) * own - alpha / (log_prob.shape[-1] - 1) * others
+
+
+def focal(log_prob: Tensor, targets: Tensor, *, gamma: float = 3.0) -> Tensor:
+    """Return -(1 - p_y)**gamma log p_y of each row."""
+    own = _label_log_prob(log_prob, targets)
+    return -(_complement(own) ** gamma) * own
+
+
+def sample_dependent_focal(
+    log_prob: Tensor,
+    targets: Tensor,
+    *,
+    gamma: float = 3.0,
+    gamma_hard: float = 5.0,
+    hard: float = 0.2,
+) -> Tensor:
+    """Return the focal loss with `gamma_hard` where p_y <= `hard`, and `gamma` elsewhere."""
+    own = _label_log_prob(log_prob, targets)
+    rest = _complement(own)
+    return -torch.where(own.exp() <= hard, rest**gamma_hard, rest**gamma) * own
+
+
+def _complement(log_p: Tensor) -> Tensor:
+    # 1 - p without cancellation, kept off 0 where a power below 1 has no finite gradient
+    return (-torch.expm1(log_p)).clamp(min=torch.finfo(log_p.dtype).tiny)
+
+
+# --- gaps and pairs: one value per batch -----------------------------------------------------
+
+
+def _top_label(log_prob: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Return confidence and correctness; a tie goes to the first class."""
+    top = log_prob.argmax(-1)
+    confidence = log_prob.gather(-1, top.unsqueeze(-1)).squeeze(-1).exp()
+    return confidence, (top == targets).to(log_prob.dtype)
+
+
+def dca(log_prob: Tensor, targets: Tensor, groups: Membership) -> Tensor:
+    """Return sum_g pi_g |accuracy - mean confidence| of the groups."""
+    confidence, correct = _top_label(log_prob, targets)
+    return (groups.weight * groups.means(correct - confidence).abs()).sum(-1)
+
+
+def mdca(log_prob: Tensor, targets: Tensor, groups: Membership) -> Tensor:
+    """Return sum_g pi_g mean_k |mean p_k - share of label k| of the groups."""
+    classes = torch.arange(log_prob.shape[-1], device=log_prob.device)
+    gap = log_prob.exp() - (targets.unsqueeze(-1) == classes).to(log_prob.dtype)
+    per_class = groups.means(gap.movedim(-1, 0)).abs().mean(0)
+    return (groups.weight * per_class).sum(-1)
+
+
+def mmce(
+    log_prob: Tensor, targets: Tensor, groups: Membership, *, kernel_width: float = 0.4
+) -> Tensor:
+    """Return sqrt(v' K v), v_i = pi_g (correct_i - confidence_i) / n_g."""
+    confidence, correct = _top_label(log_prob, targets)
+    v = groups.shares(torch.ones_like(correct)) * (correct - confidence)
+    return _safe_sqrt(laplacian_form(v, confidence, kernel_width), v)
+
+
+def mmce_w(
+    log_prob: Tensor, targets: Tensor, groups: Membership, *, kernel_width: float = 0.4
+) -> Tensor:
+    """Return sqrt(v' K v), v_i = pi_g (1 - r_i) / (number right) or -pi_g r_i / (number wrong)."""
+    confidence, correct = _top_label(log_prob, targets)
+    v = groups.shares(correct) * (1.0 - confidence) - groups.shares(1.0 - correct) * confidence
+    return _safe_sqrt(laplacian_form(v, confidence, kernel_width), v)
+
+
+def _safe_sqrt(form: Tensor, v: Tensor) -> Tensor:
+    # sqrt has an infinite gradient at 0; below the rounding of the form there is nothing but 0
+    noise = (torch.finfo(torch.float64).eps * v.detach().double().abs().sum(-1)) ** 2
+    solid = form > noise
+    return torch.where(solid, form, 1.0).sqrt() * solid
+
+
+# --- the table -------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Loss:
+    """One loss of the paper.
+
+    Attributes
+    ----------
+    term
+        The value per row of a linear loss (log_prob, targets, **constants) -> (..., n); else the
+        group-wise term (log_prob, targets, groups, **constants) -> (...).
+    form
+        "linear", "gaps" or "pair-wise".
+    added
+        Whether lam times the term is added to the plain mean of the cross entropy, or the term
+        stands alone.
+    constants
+        Names of the constants that it reads.
+    grouped
+        Whether group weights apply; plain cross entropy has none.
+    """
+
+    term: Callable[..., Tensor]
+    form: str
+    added: bool
+    constants: tuple[str, ...] = ()
+    grouped: bool = True
+
+
+LOSSES: Mapping[str, Loss] = {
+    "ce": Loss(cross_entropy, "linear", added=False, grouped=False),
+    "ls": Loss(label_smoothing, "linear", added=False, constants=("alpha",)),
+    "fl": Loss(focal, "linear", added=False, constants=("gamma",)),
+    "flsd": Loss(
+        sample_dependent_focal, "linear", added=False, constants=("gamma", "gamma_hard", "hard")
+    ),
+    "dca": Loss(dca, "gaps", added=True),
+    "mdca": Loss(mdca, "gaps", added=True),
+    "mmce": Loss(mmce, "pair-wise", added=True, constants=("kernel_width",)),
+    "mmce-w": Loss(mmce_w, "pair-wise", added=True, constants=("kernel_width",)),
+}
+
+
+class GroupwiseLoss(nn.Module):
+    """The whole training loss of one technique, group-wise where `rho` is given.
+
+    dca, mdca, mmce and mmce-w are the plain batch mean of the cross entropy plus `lam` times the
+    group-wise term; ls, fl and flsd are the group-wise term alone; ce is the plain mean.
+
+    Parameters
+    ----------
+    name
+        One of `LOSSES`.
+    rho
+        Weight of group 1, group 0 weighing 1 - rho; or one weight per group. For a stack, shape
+        (config,) or (config, group). None ignores the groups. No effect for ce.
+    lam
+        Strength of the added term, a number or (config,). No effect for ce, ls, fl and flsd.
+    alpha
+        Smoothing of ls. No effect elsewhere.
+    gamma
+        Power of fl, and of flsd for rows that are not hard. No effect elsewhere.
+    gamma_hard, hard
+        Power of flsd where the label's probability is at most `hard`. No effect elsewhere.
+    kernel_width
+        Width of the kernel exp(-|r - s| / width) of mmce and mmce-w. No effect elsewhere.
+
+    Examples
+    --------
+    >>> logits = torch.tensor([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    >>> loss = GroupwiseLoss("mmce", rho=0.5, lam=2.0)
+    >>> loss(logits, torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]))
+    tensor(1.1418)
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rho: Any = None,
+        lam: Any = 1.0,
+        *,
+        alpha: float = 0.05,
+        gamma: float = 3.0,
+        gamma_hard: float = 5.0,
+        hard: float = 0.2,
+        kernel_width: float = 0.4,
+    ) -> None:
+        super().__init__()
+        if name not in LOSSES:
+            raise ValueError(f"unknown loss {name!r}; there are {', '.join(LOSSES)}")
+        given = {
+            "alpha": alpha,
+            "gamma": gamma,
+            "gamma_hard": gamma_hard,
+            "hard": hard,
+            "kernel_width": kernel_width,
+        }
+        if not 0.0 <= alpha < 1.0:
+            raise ValueError(f"alpha must be within 0..1, got {alpha}")
+        for what in ("gamma", "gamma_hard"):
+            if given[what] < 0.0:
+                raise ValueError(f"{what} must not be negative, got {given[what]}")
+        if kernel_width <= 0.0:
+            raise ValueError(f"kernel_width must be positive, got {kernel_width}")
+        self.name, self.rho, self.lam = name, rho, lam
+        self.constants = {what: given[what] for what in LOSSES[name].constants}
+        _check_rho(rho)
+        if not (torch.isfinite(_tensor(lam)).all() and (_tensor(lam) >= 0).all()):
+            raise ValueError(f"lam must be finite and not negative, got {lam}")
+
+    def forward(self, logits: Tensor, targets: Tensor, groups: Tensor | None = None) -> Tensor:
+        """Return the loss: a scalar, or (config,) for stacked logits."""
+        _check_shapes(logits, targets, groups)
+        loss = LOSSES[self.name]
+        log_prob = logits.log_softmax(-1)
+        _check_range(targets, logits.shape[-1], "targets", "classes", "columns of logits")
+        if not loss.grouped:
+            return loss.term(log_prob, targets).mean(-1)
+        membership = self._membership(logits, groups)
+        if loss.form == "linear":
+            values = loss.term(log_prob, targets, **self.constants)
+            return (membership.shares(torch.ones_like(values)) * values).sum(-1)
+        lam = _tensor(self.lam, logits)
+        if lam.ndim > logits.ndim - 2 or (lam.ndim and lam.shape[0] != logits.shape[0]):
+            raise ValueError(
+                f"lam must be a number{' or (config,)' if logits.ndim == 3 else ''} for logits "
+                f"{_axes(logits)}, got shape {tuple(lam.shape)}"
+            )
+        term = loss.term(log_prob, targets, membership, **self.constants)
+        return cross_entropy(log_prob, targets).mean(-1) + lam * term
+
+    def _membership(self, logits: Tensor, groups: Tensor | None) -> Membership:
+        if self.rho is None:
+            ones = logits.new_ones(logits.shape[-2], 1)
+            return Membership(ones, logits.new_ones(1))
+        if groups is None:
+            raise ValueError(
+                f"{self.name} with rho={self.rho} is group-wise, so groups are needed; "
+                "pass groups, or rho=None for the ungrouped loss"
+            )
+        weight = _group_weights(self.rho, logits)
+        n_groups = weight.shape[-1]
+        _check_range(groups, n_groups, "groups", "groups", "weights in rho")
+        slots = torch.arange(n_groups, device=logits.device)
+        return Membership((groups.unsqueeze(-1) == slots).to(logits.dtype), weight)
+
+    def extra_repr(self) -> str:
+        """Return what the module's repr shows."""
+        constants = "".join(f", {k}={v}" for k, v in self.constants.items())
+        return f"{self.name!r}, rho={self.rho}, lam={self.lam}{constants}"
+
+
+def _tensor(value: Any, like: Tensor | None = None) -> Tensor:
+    if like is None:
+        return torch.as_tensor(value, dtype=torch.float64)
+    return torch.as_tensor(value, dtype=like.dtype, device=like.device)
+
+
+def _check_rho(rho: Any) -> None:
+    if rho is None:
+        return
+    values = _tensor(rho)
+    if not (torch.isfinite(values).all() and (values >= 0).all() and (values <= 1).all()):
+        raise ValueError(f"rho must be within 0..1, got {rho}")
+    if values.ndim > 2:
+        raise ValueError(f"rho must be (config,) or (config, group), got {tuple(values.shape)}")
+
+
+def _group_weights(rho: Any, logits: Tensor) -> Tensor:
+    """Return the weights pi: (group,), or (config, group) for a stack."""
+    value = _tensor(rho, logits)
+    stacked = logits.ndim == 3
+    if stacked and value.ndim and value.shape[0] != logits.shape[0]:
+        raise ValueError(
+            f"rho must be a number, (config,) or (config, group) for logits {_axes(logits)}, "
+            f"got shape {tuple(value.shape)}"
+        )
+    if not stacked and value.ndim > 1:
+        raise ValueError(
+            f"rho must be a number or (group,) for logits {_axes(logits)}, "
+            f"got shape {tuple(value.shape)}"
+        )
+    if value.ndim == int(stacked) or value.ndim == 0:
+        value = torch.stack([1.0 - value, value], dim=-1)
+    return value
+
+
+def _axes(logits: Tensor) -> str:
+    names = ("config", "sample", "class")[-logits.ndim :]
+    return "(" + ", ".join(f"{a}={s}" for a, s in zip(names, logits.shape, strict=True)) + ")"
+
+
+def _check_shapes(logits: Tensor, targets: Tensor, groups: Tensor | None) -> None:
+    if logits.ndim not in (2, 3):
+        raise ValueError(
+            f"logits must be (sample, class) or (config, sample, class), got {tuple(logits.shape)}"
+        )
+    if not logits.is_floating_point():
+        raise TypeError(f"logits must be floating point, got {logits.dtype}")
+    if logits.shape[-2] == 0 or logits.shape[-1] < 2:
+        raise ValueError(f"logits need at least one sample and two classes, got {_axes(logits)}")
+    for name, values in (("targets", targets), ("groups", groups)):
+        if values is None:
+            continue
+        if values.shape not in (logits.shape[-2:-1], logits.shape[:-1]):
+            raise ValueError(
+                f"{name} must be (sample,) for logits {_axes(logits)}, got {tuple(values.shape)}"
+            )
+        if values.is_floating_point() or values.dtype == torch.bool:
+            raise TypeError(f"{name} must be integers, got {values.dtype}; convert with .long()")
+
+
+def _check_range(values: Tensor, size: int, name: str, what: str, where: str) -> None:
+    try:
+        outside = bool(((values < 0) | (values >= size)).any())
+    except RuntimeError:  # under vmap values cannot be looked at
+        return
+    if outside:
+        raise ValueError(
+            f"{name} must be within 0..{size - 1} ({size} {where}), "
+            f"got {what} from {int(values.min())} to {int(values.max())}"
+        )

@@ -1,0 +1,453 @@
+"""The audit table: a small table of sums from which every metric follows.
+
+Sums are kept per group x class, per group x confidence bin, and per group x class x bin, so a
+table's size does not depend on the number of rows. Without weights they are exact: counts are
+integers, and each probability p enters as the integer floor(p * 2**32 + 0.5), so sums do not
+depend on the order of the rows or on where they were added. With weights they are float64.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.inputs import (
+    check_weights,
+    class_count,
+    class_labels,
+    encode_groups,
+    encode_labels,
+    from_plain,
+    matrix,
+    probability_slice,
+    same_length,
+    to_plain,
+)
+
+Array = NDArray[Any]
+
+UNIT = 2**32
+"""One in fixed point."""
+
+CELLS = 1 << 16
+"""Probabilities looked at together: a slice and its scratch space stay in the processor's cache."""
+
+ROWS = 1 << 14
+"""Rows looked at together at most: arrays over 128 kB would come from fresh pages every time."""
+
+FLUSH = 64
+"""Slices summed in int64 before they go to Python integers: 64 * ROWS * 745 * 2**32 < 2**63"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sum:
+    """One of the sums of the table: its axes after the group, its part, whether fixed point."""
+
+    axes: str
+    part: str
+    fixed: bool = False
+
+
+SUMS: Mapping[str, Sum] = {
+    "rows": Sum("", "rows"),  # number of rows, never weighted
+    "weight": Sum("", "rows"),  # weight of those rows
+    "labels": Sum("k", "labels"),  # 1[y = k]
+    "probability": Sum("k", "rates", fixed=True),  # p_k
+    "predictions": Sum("k", "decisions"),  # 1[prediction = k]
+    "hits": Sum("k", "hits"),  # 1[prediction = y = k]
+    "bin_count": Sum("b", "bins"),  # 1[confidence in b]
+    "bin_correct": Sum("b", "bins"),  # 1[argmax = y]
+    "bin_confidence": Sum("b", "bins", fixed=True),  # max_k p_k
+    "bin_count2": Sum("b", "spread"),  # weight**2
+    "bin_gap2": Sum("b", "spread", fixed=True),  # (weight * (correct - confidence))**2
+    "class_count": Sum("kb", "classwise"),  # 1[p_k in b]
+    "class_correct": Sum("kb", "classwise"),  # 1[y = k]
+    "class_probability": Sum("kb", "classwise", fixed=True),  # p_k
+    "squared_error": Sum("k", "scores", fixed=True),  # (p_k - 1[y = k])**2
+    "log_loss": Sum("", "scores", fixed=True),  # -log p_y where p_y > 0
+    "impossible": Sum("", "scores"),  # 1[p_y = 0]
+}
+
+PARTS = frozenset(s.part for s in SUMS.values())
+UNLABELLED = frozenset({"rows", "rates", "decisions"})
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class AuditTable:
+    """Sums per group, class and bin; tables of different rows add up with ``+``.
+
+    Attributes
+    ----------
+    groups
+        The groups' own values, in sorted order; ``(None,)`` where rows were not grouped.
+    labels
+        The label each class stands for.
+    n_bins
+        Number of confidence bins (lo, hi] of equal width; confidence 0 is in the first.
+    weighted
+        Whether rows had weights. Then the sums are float64, otherwise exact integers.
+    sums
+        The raw sums by name, see `SUMS`, each of shape (group, [class,] [bin]).
+
+    Examples
+    --------
+    >>> table = AuditTable.from_arrays([0, 1, 1], [0.2, 0.9, 0.4], sensitive_features=list("aab"))
+    >>> table.groups, table["hits"].sum(axis=1).tolist()
+    (('a', 'b'), [2.0, 0.0])
+    >>> table == AuditTable.from_dict(table.to_dict())
+    True
+    """
+
+    groups: tuple[Hashable, ...]
+    labels: tuple[Hashable, ...]
+    n_bins: int
+    weighted: bool
+    sums: Mapping[str, Array]
+
+    @classmethod
+    def from_arrays(
+        cls,
+        y_true: Any,
+        y_prob: Any,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        n_bins: int = 15,
+        labels: Any = None,
+        y_pred: Any = None,
+        parts: Iterable[str] = PARTS,
+    ) -> AuditTable:
+        """Sum up labels and probabilities held in memory, a slice at a time.
+
+        Parameters
+        ----------
+        y_true
+            Labels, of any coding. None only where `parts` needs no labels.
+        y_prob
+            Probabilities (n, K), or (n,) for the second label of a binary problem.
+        sensitive_features
+            One column, or several whose intersection is meant. None: one group, named None.
+        sample_weight
+            Weight of each row.
+        n_bins
+            Number of confidence bins of equal width.
+        labels
+            Label of each column of `y_prob`; by default as described in `class_labels`.
+        y_pred
+            Decisions made elsewhere; they replace the argmax in `predictions` and `hits` only.
+        parts
+            Which sums to fill, by the name of their part; a metric that needs only some is faster.
+        """
+        parts = frozenset(parts) | {"rows"}
+        if not isinstance(n_bins, int | np.integer) or n_bins < 1:
+            raise ValueError(f"n_bins must be a positive integer, got {n_bins!r}")
+        prob = matrix(y_prob, "y_prob")
+        n, k = len(prob), class_count(prob)
+        y: Array | None = None
+        if y_true is not None:
+            y, resolved = encode_labels(y_true, k, labels)
+        elif parts <= UNLABELLED and labels is not None:
+            resolved = class_labels((), k, labels)
+        else:
+            raise ValueError("y_true is None; only rates of predictions need no labels")
+        pred = None if y_pred is None else encode_labels(y_pred, k, resolved, "y_pred")[0]
+        group: Array | None = None
+        groups: list[Hashable] = [None]
+        if sensitive_features is not None:
+            group, groups = encode_groups(sensitive_features)
+        same_length(n, y_true=y, y_pred=pred, sensitive_features=group)
+        weight = check_weights(sample_weight, n)
+        fill = _Fill(parts, len(groups), k, int(n_bins), weighted=weight is not None)
+        step = min(ROWS, max(256, CELLS // k))
+        for start in range(0, n, step):
+            rows = slice(start, min(start + step, n))
+            fill.add(
+                probability_slice(prob, rows),
+                None if y is None else y[rows],
+                None if pred is None else pred[rows],
+                None if group is None else group[rows],
+                None if weight is None else weight[rows],
+            )
+        return cls(tuple(groups), tuple(resolved), int(n_bins), weight is not None, fill.finished())
+
+    def __getitem__(self, name: str) -> NDArray[np.float64]:
+        """Return a sum as float64 in its natural unit (probabilities as probabilities)."""
+        if name not in self.sums:
+            raise KeyError(f"{name!r} was not summed; the table holds {sorted(self.sums)}")
+        values = self.sums[name].astype(np.float64)
+        return values / UNIT if SUMS[name].fixed and not self.weighted else values
+
+    def pooled(self) -> AuditTable:
+        """Return the table of all groups together, as one group named None."""
+        sums = {name: array.sum(axis=0, keepdims=True) for name, array in self.sums.items()}
+        return dataclasses.replace(self, groups=(None,), sums=sums)
+
+    def __add__(self, other: AuditTable) -> AuditTable:
+        if not isinstance(other, AuditTable):
+            return NotImplemented
+        for what in ("labels", "n_bins"):
+            mine, theirs = getattr(self, what), getattr(other, what)
+            if mine != theirs:
+                raise ValueError(
+                    f"tables with different {what} cannot be added: {mine!r} and {theirs!r}; "
+                    f"fill both with the same {what}="
+                )
+        if self.sums.keys() != other.sums.keys():
+            raise ValueError("tables filled with different parts cannot be added")
+        new = set(other.groups) - set(self.groups)
+        groups = self.groups
+        if new:
+            try:
+                groups = tuple(sorted({*self.groups, *new}))  # type: ignore[type-var]
+            except TypeError:
+                raise ValueError(
+                    f"groups {self.groups!r} and {other.groups!r} are of different kinds"
+                ) from None
+        weighted = self.weighted or other.weighted
+        sums = {}
+        for name in self.sums:
+            shape = (len(groups), *self.sums[name].shape[1:])
+            total = _zeros(name, shape, weighted=weighted)
+            for table in (self, other):
+                at = [groups.index(g) for g in table.groups]
+                exact = total.dtype == object or not SUMS[name].fixed
+                total[at] += table.sums[name] if exact else table[name]
+            sums[name] = total
+        return AuditTable(groups, self.labels, self.n_bins, weighted, sums)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, AuditTable):
+            return NotImplemented
+        return (
+            (self.groups, self.labels, self.n_bins, self.weighted)
+            == (other.groups, other.labels, other.n_bins, other.weighted)
+            and self.sums.keys() == other.sums.keys()
+            and all(np.array_equal(self.sums[name], other.sums[name]) for name in self.sums)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        rows = int(self.sums["rows"].sum())
+        return (
+            f"AuditTable({rows:,} rows{', weighted' * self.weighted}, groups={self.groups!r}, "
+            f"labels={self.labels!r}, n_bins={self.n_bins})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the table as plain numbers, strings and lists, ready for JSON."""
+        return {
+            "format": "equipoise.AuditTable/1",
+            "groups": [to_plain(g) for g in self.groups],
+            "labels": [to_plain(v) for v in self.labels],
+            "n_bins": self.n_bins,
+            "weighted": self.weighted,
+            "sums": {name: array.tolist() for name, array in self.sums.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> AuditTable:
+        """Read what `to_dict` wrote; anything else is refused."""
+        if not isinstance(data, Mapping) or data.get("format") != "equipoise.AuditTable/1":
+            raise ValueError("not an audit table: expected 'format': 'equipoise.AuditTable/1'")
+        try:
+            groups = tuple(from_plain(g) for g in data["groups"])
+            labels = tuple(from_plain(v) for v in data["labels"])
+            n_bins, weighted, raw = int(data["n_bins"]), bool(data["weighted"]), dict(data["sums"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"damaged audit table: {error!r}") from None
+        if not {"rows", "weight"} <= raw.keys() or not raw.keys() <= SUMS.keys():
+            raise ValueError(f"damaged audit table: sums {sorted(raw)}")
+        size = {"k": len(labels), "b": n_bins}
+        sums = {}
+        for name, values in raw.items():
+            shape = (len(groups), *(size[axis] for axis in SUMS[name].axes))
+            kind = _zeros(name, (), weighted=weighted).dtype
+            array = np.array(values, dtype=object)
+            numbers = (int, float) if kind == np.float64 else int
+            if array.shape != shape or not all(
+                isinstance(v, numbers) and not isinstance(v, bool) and 0 <= v < float("inf")
+                for v in array.ravel()
+            ):
+                raise ValueError(f"damaged audit table: {name} is not {shape} sums")
+            sums[name] = array.astype(kind)
+        return cls(groups, labels, n_bins, weighted, sums)
+
+
+def _zeros(name: str, shape: tuple[int, ...], *, weighted: bool) -> Array:
+    # object arrays of Python integers: 10**12 rows in fixed point pass 2**63
+    exact = not weighted or name == "rows"
+    return np.full(shape, 0, dtype=object) if exact else np.zeros(shape)
+
+
+def to_fixed(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return floor(v * 2**32 + 0.5), still as float64."""
+    out = values * float(UNIT)
+    out += 0.5
+    return np.floor(out, out=out)
+
+
+def bin_of(p: NDArray[np.float64], n_bins: int) -> NDArray[np.float64]:
+    """Return the bin (b / n_bins, (b + 1) / n_bins] that holds p, exactly; 0 is in the first."""
+    b = np.ceil(p * n_bins)
+    b -= 1.0
+    # the product is rounded, so p may stand just beyond the edge that ceil saw
+    b -= p <= b / n_bins
+    b += p > (b + 1.0) / n_bins
+    return np.maximum(b, 0.0, out=b)
+
+
+def argmax(prob: NDArray[np.float64]) -> tuple[NDArray[np.float64], Array]:
+    """Return confidence and predicted class of probabilities (class, row); ties: the first."""
+    if len(prob) > 32:  # many classes, few rows: a pass per class would be all overhead
+        return prob.max(axis=0), np.ascontiguousarray(prob.T).argmax(axis=1)
+    best = prob[0].copy()
+    pred = np.zeros(prob.shape[1], np.int8)
+    for k in range(1, len(prob)):
+        better = (prob[k] > best).view(np.int8)
+        better *= np.int8(k)
+        np.maximum(pred, better, out=pred)  # k only grows, so the last improvement stays
+        np.maximum(best, prob[k], out=best)
+    return best, pred
+
+
+class _Fill:
+    """Adds up slices of rows."""
+
+    def __init__(
+        self, parts: frozenset[str], groups: int, classes: int, bins: int, *, weighted: bool
+    ) -> None:
+        self.parts, self.g, self.k, self.b = parts, groups, classes, bins
+        self.weighted = weighted
+        size = {"k": classes, "b": bins}
+        shapes = {
+            name: (groups, *(size[axis] for axis in spec.axes))
+            for name, spec in SUMS.items()
+            if spec.part in parts
+        }
+        self.total = {n: _zeros(n, s, weighted=weighted) for n, s in shapes.items()}
+        self.recent = {
+            n: np.zeros(s, np.int64 if self.total[n].dtype == object else np.float64)
+            for n, s in shapes.items()
+        }
+        self.slices = 0
+
+    def add(
+        self,
+        prob: NDArray[np.float64],
+        y: Array | None,
+        pred: Array | None,
+        group: Array | None,
+        weight: NDArray[np.float64] | None,
+    ) -> None:
+        n = prob.shape[1]
+        g = np.zeros(n, np.int64) if group is None else group.astype(np.int64)
+        self._put("rows", g)
+        self._put("weight", g, weight)
+        confidence, top = argmax(prob)
+        decision = top if pred is None else pred
+        if "rates" in self.parts:
+            self._put("probability", self._each_class(g), weight, prob)
+        if "decisions" in self.parts:
+            self._put("predictions", g * self.k + decision, weight)
+        if y is not None:
+            y = y.astype(np.int64)
+            own = g * self.k + y
+            if "labels" in self.parts:
+                self._put("labels", own, weight)
+            if "hits" in self.parts:
+                hit = decision == y
+                self._put("hits", own[hit], None if weight is None else weight[hit])
+            if "bins" in self.parts:
+                self._bins(confidence, top == y, g, weight)
+            if "scores" in self.parts:
+                self._scores(prob, y, g, weight)
+            if "classwise" in self.parts:
+                self._classwise(prob, y, g, weight)
+        self.slices += 1
+        if self.slices % FLUSH == 0:
+            self._flush()
+
+    def _bins(
+        self, confidence: Array, correct: Array, g: Array, weight: NDArray[np.float64] | None
+    ) -> None:
+        cell = bin_of(confidence, self.b).astype(np.int64)
+        cell += g * self.b
+        # wrong and right side by side, so that one pass counts both
+        side = np.bincount(2 * cell + correct, weight, 2 * self.g * self.b).reshape(-1, 2)
+        self._add("bin_count", side.sum(axis=1))
+        self._add("bin_correct", side[:, 1])
+        self._put("bin_confidence", cell, weight, confidence)
+        if "spread" in self.parts:
+            gap = correct - confidence
+            weight2 = None if weight is None else weight * weight
+            self._put("bin_count2", cell, weight2)
+            self._put("bin_gap2", cell, weight2, gap * gap)
+
+    def _each_class(self, g: Array) -> Array:
+        """Return the cells (group, class) of every class of every row, laid out (class, row)."""
+        return (g * self.k + np.arange(self.k)[:, None]).ravel()
+
+    def _scores(self, prob: Array, y: Array, g: Array, weight: NDArray[np.float64] | None) -> None:
+        rows = np.arange(len(y))
+        own = prob[y, rows]
+        squares = prob * prob
+        squares[y, rows] = (own - 1.0) ** 2
+        self._put("squared_error", self._each_class(g), weight, squares)
+        zero = own == 0.0
+        own[zero] = 1.0
+        self._put("log_loss", g, weight, -np.log(own))
+        self._put("impossible", g[zero], None if weight is None else weight[zero])
+
+    def _classwise(
+        self, prob: Array, y: Array, g: Array, weight: NDArray[np.float64] | None
+    ) -> None:
+        cell = bin_of(prob, self.b).astype(np.int64)
+        cell += self._each_class(g).reshape(prob.shape) * self.b
+        own = cell[y, np.arange(len(y))]
+        cell = cell.ravel()
+        each = None if weight is None else np.broadcast_to(weight, prob.shape).ravel()
+        self._put("class_count", cell, each)
+        self._put("class_correct", own, weight)
+        self._put("class_probability", cell, weight, prob)
+
+    def _put(
+        self, name: str, cell: Array, weight: Array | None = None, values: Array | None = None
+    ) -> None:
+        """Add weight * value (each 1 where None) to the cells of one sum."""
+        size = self.recent[name].size
+        if values is None:
+            self._add(name, np.bincount(cell, weight, size))
+        elif self.weighted:
+            values = values if weight is None else weight * values
+            self._add(name, np.bincount(cell, values.ravel(), size))
+        else:
+            self._add(name, _sum_exactly(cell, to_fixed(values.ravel()), size))
+
+    def _add(self, name: str, sums: Array) -> None:
+        into = self.recent[name].reshape(-1)
+        into += sums.astype(into.dtype, copy=False)
+
+    def _flush(self) -> None:
+        for name, recent in self.recent.items():
+            self.total[name] += recent.astype(object) if recent.dtype == np.int64 else recent
+            recent[...] = 0
+
+    def finished(self) -> dict[str, Array]:
+        self._flush()
+        return self.total
+
+
+def _sum_exactly(cell: Array, whole: NDArray[np.float64], size: int) -> NDArray[np.int64]:
+    """Sum whole numbers held as float64 per cell; bincount's own float64 sum is exact to 2**53."""
+    if len(whole) * whole.max(initial=0.0) < 2.0**53:
+        return np.bincount(cell, whole, size).astype(np.int64)
+    high = np.floor(whole / 2.0**20)
+    low = whole - high * 2.0**20
+    return (np.bincount(cell, high, size).astype(np.int64) << 20) + np.bincount(
+        cell, low, size
+    ).astype(np.int64)
