@@ -333,11 +333,12 @@ class GroupTemperatureScaling(TemperatureScaling):
 
     Examples
     --------
-    >>> logits = np.array([2.0, -2.0, 2.0, 2.0] * 2)  # log-odds of a binary problem
+    >>> log_odds = np.array([2.0, -2.0, 2.0, 2.0, 1.0, -1.0, 1.0, 1.0])
+    >>> y = [1, 0, 1, 0, 1, 0, 1, 0]  # in both groups three of four are right
     >>> gts = GroupTemperatureScaling(unseen_group="global")
-    >>> gts = gts.fit(logits, [1, 0, 1, 0] + [1, 1, 1, 0], sensitive_features=list("aaaabbbb"))
+    >>> gts = gts.fit(log_odds, y, sensitive_features=list("aaaabbbb"))
     >>> {g: round(t, 2) for g, t in gts.temperatures_.items()}
-    {'a': 1.82, 'b': 20.0}
+    {'a': 1.82, 'b': 0.91}
     """
 
     def __init__(
