@@ -83,7 +83,7 @@ def fit_temperatures(
     weight = None if sample_weight is None else torch.as_tensor(sample_weight, device=z.device)
     problem = Problem.of(z, codes, weight, 1.0 / bounds[0]).split(g, count)
     solution = solve(problem, bounds)
-    temperatures = (1.0 / solution.beta).reshape(len(z), count)
+    temperatures = solution.temperature.reshape(len(z), count)
     return temperatures if isinstance(logits, torch.Tensor) else temperatures.numpy()
 
 
@@ -147,8 +147,8 @@ class TemperatureScaling(BaseEstimator):
         """
         z, codes, weight = self._prepare(logits, y, sample_weight, labels)
         problem = self._problem(z, codes, weight)
-        beta, self.n_iter_, self.converged_ = self._solve(problem, z, codes, None, weight)
-        self.temperature_ = float(1.0 / beta[0])
+        found, self.n_iter_, self.converged_ = self._solve(problem, z, codes, None, weight)
+        self.temperature_ = float(found[0])
         self._warn_at_bound([(None, self.temperature_)])
         return self
 
@@ -188,10 +188,11 @@ class TemperatureScaling(BaseEstimator):
             raise ValueError(
                 f"{name} has {class_count(z)} classes, but was fitted with {len(self.classes_)}"
             )
+        if z.dtype.kind != "f":
+            z = z.astype(np.float64)
         if self.from_proba:
-            kind = z.dtype if z.dtype.kind == "f" else np.dtype(np.float64)
             prob = probability_slice(z, slice(0, len(z)))
-            return np.ascontiguousarray(np.log(np.maximum(prob, np.finfo(kind).tiny)).T)
+            return np.ascontiguousarray(np.log(np.maximum(prob, np.finfo(z.dtype).tiny)).T)
         # NaN and infinities show in the sum, and most logits have none
         with np.errstate(all="ignore"):
             suspect = not np.isfinite(z.sum(dtype=np.float64))
@@ -214,14 +215,12 @@ class TemperatureScaling(BaseEstimator):
         return z, codes, weight
 
     def _problem(self, z: NDArray[Any], codes: NDArray[Any], weight: Floats | None) -> Any:
-        import torch
-
         from equipoise.newton import Problem
 
         return Problem.of(
-            torch.from_numpy(z).unsqueeze(0),
-            torch.from_numpy(codes),
-            None if weight is None else torch.from_numpy(weight),
+            _tensor(z).unsqueeze(0),
+            _tensor(codes),
+            None if weight is None else _tensor(weight),
             1.0 / self.bounds[0],
         )
 
@@ -234,13 +233,13 @@ class TemperatureScaling(BaseEstimator):
         weight: Floats | None,
         start: float = 1.0,
     ) -> tuple[Floats, int, bool]:
-        """Return 1 / T of each group, the passes over the data, and whether they sufficed."""
+        """Return each group's temperature, the passes over the data, and whether they sufficed."""
         from equipoise.newton import solve
 
         if self.solver == "paper":
             return _paper_recipe(problem, z, codes, groups, weight)
         solution = solve(problem, self.bounds, start)
-        return solution.beta.numpy(), solution.n_iter, solution.converged
+        return solution.temperature.numpy(), solution.n_iter, solution.converged
 
     def _warn_at_bound(self, temperatures: list[tuple[Hashable, float]]) -> None:
         for group, value in temperatures:
@@ -378,8 +377,6 @@ class GroupTemperatureScaling(TemperatureScaling):
         labels
             Label of each column of `logits`.
         """
-        import torch
-
         z, codes, weight = self._prepare(logits, y, sample_weight, labels)
         members, groups = encode_groups(sensitive_features)
         if len(members) != len(z):
@@ -393,18 +390,23 @@ class GroupTemperatureScaling(TemperatureScaling):
                 f"group {empty!r} has no weight, so its temperature is undefined; drop its rows"
             )
         problem = self._problem(z, codes, weight)
-        common, passes, done = self._solve(problem, z, codes, None, weight)
-        beta, self.n_iter_, self.converged_ = common, passes, done
+        common, self.n_iter_, self.converged_ = self._solve(problem, z, codes, None, weight)
+        own = common
         if len(groups) > 1:
-            split = problem.split(torch.from_numpy(members), len(groups))
-            beta, more, all_done = self._solve(
-                split, z, codes, members, weight, start=float(common[0])
+            own, more, done = self._solve(
+                problem.split(_tensor(members), len(groups)),
+                z,
+                codes,
+                members,
+                weight,
+                start=float(common[0]),
             )
-            self.n_iter_, self.converged_ = passes + more, done and all_done
-        own = rows / (rows + self.shrinkage)
-        mixed = np.exp(-own * np.log(beta) - (1.0 - own) * np.log(common))
-        self.temperature_ = float(1.0 / common[0])
-        self.temperatures_ = dict(zip(groups, mixed.tolist(), strict=True))
+            self.n_iter_, self.converged_ = self.n_iter_ + more, self.converged_ and done
+        if self.shrinkage:
+            trust = rows / (rows + self.shrinkage)
+            own = np.exp(trust * np.log(own) + (1.0 - trust) * np.log(common))
+        self.temperature_ = float(common[0])
+        self.temperatures_ = dict(zip(groups, own.tolist(), strict=True))
         self.shares_ = dict(zip(groups, (rows / rows.sum()).tolist(), strict=True))
         self._warn_at_bound(list(self.temperatures_.items()))
         return self
@@ -495,6 +497,18 @@ def _positive(value: Any) -> float:
     return float(value)
 
 
+def _tensor(array: NDArray[Any]) -> Any:
+    """Return a torch view of an array where its type and layout allow it."""
+    import torch
+
+    if array.dtype.kind == "f" and array.dtype not in (np.float32, np.float64):
+        array = array.astype(np.float64)
+    with warnings.catch_warnings():
+        # nothing is written to it, so a read-only array is as good
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(np.ascontiguousarray(array))
+
+
 def _softmax(z: NDArray[Any], temperature: Floats) -> Floats:
     out = z.astype(np.float64)
     out -= out.max(axis=1, keepdims=True)
@@ -512,8 +526,6 @@ def _paper_recipe(
     weight: Floats | None,
 ) -> tuple[Floats, int, bool]:
     """Run Adam on the temperatures from 1 on, until the ECE of the same rows rises."""
-    import torch
-
     own = np.zeros(len(z), np.int64) if groups is None else groups
     labels = tuple(range(z.shape[1]))
 
@@ -526,7 +538,7 @@ def _paper_recipe(
     before = ece(t)
     total = len(z) if weight is None else weight.sum()
     for step in range(1, PAPER_STEPS + 1):
-        slope = problem.derivatives(torch.from_numpy(1.0 / t))[0].numpy()
+        slope = problem.derivatives(_tensor(1.0 / t))[0].numpy()
         grad = -slope / t**2 / total  # d/dT of the mean cross entropy, beta being 1 / T
         first = 0.9 * first + 0.1 * grad
         second = 0.999 * second + 0.001 * grad**2
@@ -534,6 +546,6 @@ def _paper_recipe(
         moved = t - rate * first / (np.sqrt(second) + PAPER_EPSILON)
         after = ece(moved)
         if after > before:
-            return 1.0 / t, step, True
+            return t, step, True
         t, before = moved, after
-    return 1.0 / t, PAPER_STEPS, False
+    return t, PAPER_STEPS, False

@@ -11,9 +11,9 @@ import dataclasses
 import torch
 from torch import Tensor
 
-TOLERANCE = 1e-3
-"""Relative size of the last step: convergence is cubic, so the error after it is of the order of
-1e-9, at which the cross entropy no longer changes in float64."""
+TOLERANCE = {2: 3e-5, 3: 1e-3}
+"""Relative size of the last step by the number of derivatives in use: the error after it is of the
+order of its square (Newton) or cube (Halley), 1e-9, where the cross entropy does not change."""
 
 MOST_PASSES = 200
 SLICE = 1 << 16  # numbers per slice: they stay in the cache from one operation to the next
@@ -59,13 +59,11 @@ class Problem:
         if classes == 2:
             scores, label = _binary(logits, y)
             return cls(scores, 1.0, label, None, every, configs).split(None, 1)
-        scores = logits.reshape(-1, classes)
-        # exp must not overflow; logits that could are measured from the row's largest
-        least, most = torch.aminmax(scores)
-        if max(float(most), -float(least)) * largest > 700.0:
-            scores = scores.double() - scores.double().amax(-1, keepdim=True)
-        own = y.long().expand(configs, n).reshape(-1, 1)
-        label = scores.gather(-1, own)[:, 0].double()
+        scores, label, furthest = _label_scores(logits, y)
+        if furthest * largest > 700.0:
+            # exp must not overflow, so these are measured from the row's largest
+            centred = logits.double() - logits.double().amax(-1, keepdim=True)
+            scores, label, _ = _label_scores(centred, y)
         return cls(scores, 0.0, label, None, every, configs).split(None, 1)
 
     def split(self, groups: Tensor | None, n_groups: int) -> Problem:
@@ -87,16 +85,23 @@ class Problem:
             weight=None if self.weight is None else self.weight[::stride].contiguous(),
         )
 
-    def derivatives(
-        self, beta: Tensor, dtype: torch.dtype = torch.float64
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the first three derivatives of the cross entropy in beta, per cell.
+    def constant(self) -> Tensor:
+        """Say for each cell whether every row has equal scores, or there is no row."""
+        spread = self.scores.amax(-1) - (0.0 if self.rest else self.scores.amin(-1))
+        if self.weight is not None:
+            spread = spread * self.weight
+        return _cell_sums(spread, self.cell, self.size) == 0.0
 
-        They are the first three cumulants of the scores under softmax(beta scores), the first
+    def derivatives(
+        self, beta: Tensor, order: int = 3, dtype: torch.dtype = torch.float64
+    ) -> list[Tensor]:
+        """Return the first two or three derivatives of the cross entropy in beta, per cell.
+
+        They are the first cumulants of the scores under softmax(beta scores), the first of them
         less the label's score.
         """
         rows, columns = self.scores.shape
-        total = [beta.new_zeros(self.size) for _ in range(3)]
+        total = [beta.new_zeros(self.size) for _ in range(order)]
         factor = beta.to(dtype)
         ones = torch.ones(columns, dtype=dtype, device=beta.device)
         step = max(256, SLICE // columns)
@@ -108,16 +113,33 @@ class Problem:
             each.exp_()
             mass = (each[:, 0] if columns == 1 else each @ ones) + self.rest
             moments = []
-            for _ in range(3):
+            for _ in range(order):
                 each *= z
                 moments.append((each[:, 0] if columns == 1 else each @ ones) / mass)
-            mean, square, cube = moments
-            cube.add_(mean * torch.addcmul(3.0 * square, mean, mean, value=-2.0), alpha=-1.0)
-            square.addcmul_(mean, mean, value=-1.0)
-            for i, values in enumerate((mean - self.label[part], square, cube)):
+            mean, square = moments[:2]
+            cumulants = [mean - self.label[part], square - mean * mean]
+            if order == 3:
+                cumulants.append(moments[2] - mean * (3.0 * square - 2.0 * mean * mean))
+            for i, values in enumerate(cumulants):
                 weighted = values if self.weight is None else values * self.weight[part]
                 total[i] += _cell_sums(weighted, cell, self.size)
-        return total[0], total[1], total[2]
+        return total
+
+
+def _label_scores(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor, float]:
+    """Return the logits (row, class), those of the labels (row,), and the largest |logit|."""
+    configs, n, classes = logits.shape
+    scores = logits.reshape(-1, classes)
+    own = y.long().expand(configs, n).reshape(-1, 1)
+    label = torch.empty(len(scores), dtype=torch.float64, device=logits.device)
+    furthest = 0.0
+    step = max(256, SLICE // classes)
+    for start in range(0, len(scores), step):
+        part = slice(start, start + step)
+        least, most = torch.aminmax(scores[part])
+        furthest = max(furthest, float(most), -float(least))
+        label[part] = scores[part].gather(-1, own[part])[:, 0]
+    return scores, label, furthest
 
 
 def _binary(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -145,9 +167,9 @@ def _cell_sums(values: Tensor, cell: Tensor | None, size: int) -> Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Solution:
-    """Inverse temperatures (cell,), full passes over the data, and whether all cells converged."""
+    """Temperatures (cell,), full passes over the data, and whether all cells converged."""
 
-    beta: Tensor
+    temperature: Tensor
     n_iter: int
     converged: bool
 
@@ -156,27 +178,36 @@ def solve(problem: Problem, bounds: tuple[float, float], start: float = 1.0) -> 
     """Minimise by Newton's method with Halley's correction, in a bracket, all cells in one pass.
 
     Large problems get their start from a part of the rows and one pass in float32 (profile at a
-    million rows and ten classes: exp is half of a pass, and float32 takes half the time); what
-    decides are passes in float64.
+    million rows and ten classes: exp is half of a pass, and float32 takes two thirds of the time);
+    what decides are passes in float64.
     """
     low, high = 1.0 / bounds[1], 1.0 / bounds[0]
-    beta = problem.label.new_full((problem.size,), start)
+    beta = problem.label.new_full((problem.size,), 1.0 / start)
     stride = len(problem.scores) // max(FEW, 1024 * problem.size)
     if stride > 3:
-        beta = _newton(problem.every(stride), low, high, beta, 1e-2).beta
-        moved = beta - _step(*problem.derivatives(beta, torch.float32))
+        beta, _, _ = _newton(problem.every(stride), low, high, beta, 1e-2)
+        moved = beta - _step(*problem.derivatives(beta, 3, torch.float32))
         beta = torch.where((moved > low) & (moved < high), moved, beta)
-    return _newton(problem, low, high, beta, TOLERANCE)
+    # from such a start two derivatives do; of many cells some still have a way to go
+    order = 2 if stride > 3 and problem.size == 1 else 3
+    beta, passes, converged = _newton(problem, low, high, beta, TOLERANCE[order], order)
+    temperature = torch.where(beta == low, bounds[1], 1.0 / beta)
+    temperature = torch.where(beta == high, bounds[0], temperature)
+    return Solution(temperature, passes, converged)
 
 
-def _step(slope: Tensor, bend: Tensor, twist: Tensor) -> Tensor:
+def _step(slope: Tensor, bend: Tensor, twist: Tensor | None = None) -> Tensor:
     """Return Newton's step with Halley's correction, where that does not more than double it."""
     newton = slope / bend
+    if twist is None:
+        return newton
     correction = 1.0 - 0.5 * newton * twist / bend
     return newton / torch.where(correction > 0.5, correction, 1.0)
 
 
-def _newton(problem: Problem, low: float, high: float, start: Tensor, tolerance: float) -> Solution:
+def _newton(
+    problem: Problem, low: float, high: float, start: Tensor, tolerance: float, order: int = 3
+) -> tuple[Tensor, int, bool]:
     beta = start.clamp(low, high)
     floor, ceiling = torch.full_like(beta, low), torch.full_like(beta, high)
     floor_seen = torch.zeros_like(beta, dtype=torch.bool)
@@ -184,17 +215,16 @@ def _newton(problem: Problem, low: float, high: float, start: Tensor, tolerance:
     done = floor_seen.clone()
     passes = 0
     while passes < MOST_PASSES and not bool(done.all()):
-        slope, bend, twist = problem.derivatives(beta)
+        slope, bend, *twist = problem.derivatives(beta, order)
         passes += 1
-        if passes == 1:
-            # all logits equal, or no rows: any temperature is as good, so leave them alone
-            flat = (slope == 0) & (bend == 0)
-            beta = torch.where(flat, 1.0, beta)
-            done |= flat
+        if passes == 1 and bool((bend <= 1e-9 * len(problem.scores)).any()):
+            # no temperature is better than another where all logits are equal: leave them alone
+            done = problem.constant()
+            beta = torch.where(done, 1.0, beta)
         falling = slope <= 0
         floor, floor_seen = torch.where(falling, beta, floor), floor_seen | falling
         ceiling, ceiling_seen = torch.where(falling, ceiling, beta), ceiling_seen | ~falling
-        moved = torch.nan_to_num(beta - _step(slope, bend, twist), nan=0.0)
+        moved = torch.nan_to_num(beta - _step(slope, bend, *twist), nan=0.0)
         above, under = moved >= ceiling, moved <= floor
         middle = (floor * ceiling).sqrt()
         moved = torch.where(above, torch.where(ceiling_seen, middle, ceiling), moved)
@@ -204,4 +234,4 @@ def _newton(problem: Problem, low: float, high: float, start: Tensor, tolerance:
         moved = torch.where(stuck | done, beta, moved)
         done = done | stuck | ((moved - beta).abs() <= tolerance * beta)
         beta = moved
-    return Solution(beta, passes, bool(done.all()))
+    return beta, passes, bool(done.all())

@@ -303,16 +303,14 @@ def bin_of(p: NDArray[np.float64], n_bins: int) -> NDArray[np.float64]:
 
 def argmax(prob: NDArray[np.float64]) -> tuple[NDArray[np.float64], Array]:
     """Return confidence and predicted class of probabilities (class, row); ties: the first."""
-    if len(prob) > 32:  # many classes, few rows: a pass per class would be all overhead
-        return prob.max(axis=0), np.ascontiguousarray(prob.T).argmax(axis=1)
-    best = prob[0].copy()
-    pred = np.zeros(prob.shape[1], np.int8)
-    for k in range(1, len(prob)):
-        better = (prob[k] > best).view(np.int8)
-        better *= np.int8(k)
-        np.maximum(pred, better, out=pred)  # k only grows, so the last improvement stays
-        np.maximum(best, prob[k], out=best)
-    return best, pred
+    best = prob.max(axis=0)
+    if len(prob) > 127:  # many classes, few rows
+        return best, np.ascontiguousarray(prob.T).argmax(axis=1)
+    # the first of the classes that reach it is the one counted highest; in bytes that is fast
+    countdown = np.arange(len(prob), 0, -1, dtype=np.int8)[:, None]
+    reached = (prob == best).view(np.int8)
+    reached *= countdown
+    return best, len(prob) - reached.max(axis=0).astype(np.int64)
 
 
 class _Fill:
@@ -346,8 +344,12 @@ class _Fill:
     ) -> None:
         n = prob.shape[1]
         g = np.zeros(n, np.int64) if group is None else group.astype(np.int64)
-        self._put("rows", g)
-        self._put("weight", g, weight)
+        rows = np.array([n]) if group is None else np.bincount(g, minlength=self.g)
+        self._add("rows", rows)
+        if weight is None:
+            self._add("weight", rows)
+        else:
+            self._put("weight", g, weight)
         confidence, top = argmax(prob)
         decision = top if pred is None else pred
         if "rates" in self.parts:

@@ -1,0 +1,48 @@
+"""The README's Python blocks and the example run as written."""
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_readme_blocks(capsys):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(blocks) == 3
+    scope: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), scope)
+    shown = capsys.readouterr().out
+    assert "Proportional equality" in shown
+    assert scope["report"].overall["accuracy"] > 0.6
+    assert set(scope["scaling"].temperatures_) == {0, 1}
+    assert scope["repaired"].shape == (1278, 2)
+    assert all(p.grad is not None for p in scope["net"].parameters())
+
+
+def test_demo(capsys):
+    demo = runpy.run_path(str(ROOT / "examples" / "repair.py"))
+    demo["main"]()
+    shown = capsys.readouterr().out
+    for word in ("German credit", "under 25", "COMPAS", "African-American", "→"):
+        assert word in shown
+
+
+@pytest.mark.parametrize("module", ["torch", "sklearn", "pandas", "rich", "plotly", "duckdb"])
+def test_import_stays_light(module):
+    code = f"import sys, equipoise; dir(equipoise); sys.exit({module!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_public_names():
+    import equipoise
+
+    for name in equipoise.__all__:
+        assert getattr(equipoise, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'Equipoise'"):
+        _ = equipoise.Equipoise
