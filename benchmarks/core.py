@@ -38,7 +38,6 @@ from sklearn.frozen import FrozenEstimator  # noqa: E402
 from torchmetrics.functional import calibration_error  # noqa: E402
 
 from equipoise import AuditTable, GroupTemperatureScaling, TemperatureScaling  # noqa: E402
-from equipoise.kernel import laplacian_form_plain  # noqa: E402
 from equipoise.losses import GroupwiseLoss  # noqa: E402
 from equipoise.metrics import expected_calibration_error  # noqa: E402
 
@@ -263,7 +262,8 @@ def kernels(report: Report, rows: int) -> None:
     def plain() -> torch.Tensor:
         confidence, top = logits.softmax(-1).max(-1)
         v = ((top == y).float() - confidence) / rows
-        return laplacian_form_plain(v, confidence).sqrt()
+        kernel = torch.exp((confidence[:, None] - confidence).abs() / -0.4)
+        return (v @ (kernel @ v)).sqrt()
 
     def term(name: str) -> torch.Tensor:
         return GroupwiseLoss(name)(logits, y) - torch.nn.functional.cross_entropy(logits, y)

@@ -253,13 +253,15 @@ class GroupwiseLoss(nn.Module):
         self.name, self.rho, self.lam = name, rho, lam
         self.constants = {what: given[what] for what in LOSSES[name].constants}
         _check_rho(rho)
-        if not (torch.isfinite(_tensor(lam)).all() and (_tensor(lam) >= 0).all()):
+        strength = _tensor(lam)
+        if _any(~(torch.isfinite(strength) & (strength >= 0))):
             raise ValueError(f"lam must be finite and not negative, got {lam}")
 
     def forward(self, logits: Tensor, targets: Tensor, groups: Tensor | None = None) -> Tensor:
         """Return the loss: a scalar, or (config,) for stacked logits."""
         _check_shapes(logits, targets, groups)
         loss = LOSSES[self.name]
+        targets = targets.long()
         log_prob = logits.log_softmax(-1)
         _check_range(targets, logits.shape[-1], "targets", "classes", "columns of logits")
         if not loss.grouped:
@@ -304,11 +306,18 @@ def _tensor(value: Any, like: Tensor | None = None) -> Tensor:
     return torch.as_tensor(value, dtype=like.dtype, device=like.device)
 
 
+def _any(condition: Tensor) -> bool:
+    try:
+        return bool(condition.any())
+    except RuntimeError:  # under vmap values cannot be looked at
+        return False
+
+
 def _check_rho(rho: Any) -> None:
     if rho is None:
         return
     values = _tensor(rho)
-    if not (torch.isfinite(values).all() and (values >= 0).all() and (values <= 1).all()):
+    if _any(~((values >= 0) & (values <= 1))):
         raise ValueError(f"rho must be within 0..1, got {rho}")
     if values.ndim > 2:
         raise ValueError(f"rho must be (config,) or (config, group), got {tuple(values.shape)}")
@@ -359,11 +368,7 @@ def _check_shapes(logits: Tensor, targets: Tensor, groups: Tensor | None) -> Non
 
 
 def _check_range(values: Tensor, size: int, name: str, what: str, where: str) -> None:
-    try:
-        outside = bool(((values < 0) | (values >= size)).any())
-    except RuntimeError:  # under vmap values cannot be looked at
-        return
-    if outside:
+    if _any((values < 0) | (values >= size)):
         raise ValueError(
             f"{name} must be within 0..{size - 1} ({size} {where}), "
             f"got {what} from {int(values.min())} to {int(values.max())}"
