@@ -55,8 +55,8 @@ class AuditReport:
     def __rich__(self) -> Table:
         """Return the report as a table that rich prints."""
         from rich import box
-        from rich.markup import escape
         from rich.table import Table
+        from rich.text import Text
 
         kinds = ", ".join(f"{v:.4f} {k}" for k, v in self.proportional_equality.items())
         caption = f"Proportional equality: {kinds}"
@@ -68,9 +68,9 @@ class AuditReport:
         for name in self.overall:
             table.add_column(METRICS[name].title, justify="right")
         rows = self.table["rows"]
-        lines = [("overall", rows.sum(), self.overall)]
+        lines = [(Text("overall"), rows.sum(), self.overall)]
         lines += [
-            (escape(group_name(g)), rows[i], values)
+            (Text(group_name(g)), rows[i], values)
             for i, (g, values) in enumerate(self.groups.items())
         ]
         for i, (group, count, values) in enumerate(lines):

@@ -7,6 +7,7 @@ Everything is done in slices, so that ten million rows need a few bytes each bey
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
@@ -76,6 +77,9 @@ def same_length(n: int, **named: NDArray[Any] | None) -> None:
 # --- categories ------------------------------------------------------------------------------
 
 
+_DATES = "{name} holds dates or durations; bin them first, for example by year as integers"
+
+
 def _is_missing(value: Any) -> bool:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
@@ -102,9 +106,7 @@ def encode(array: NDArray[Any], name: str) -> tuple[NDArray[np.signedinteger[Any
     """Replace each value by its index among the sorted distinct values; -1 where it is missing."""
     kind = array.dtype.kind
     if kind in "mM":
-        raise TypeError(
-            f"{name} holds dates or durations; bin them first, for example by year as integers"
-        )
+        raise TypeError(_DATES.format(name=name))
     if kind == "c":
         raise TypeError(f"{name} holds complex numbers; labels and groups are plain values")
     if kind == "b" or kind in "iu":
@@ -128,23 +130,25 @@ def _encode_integers(
         seen = np.zeros(high - low + 1, dtype=bool)
         for part in _slices(len(array)):
             seen[_offset(array[part], low)] = True
-        values = np.flatnonzero(seen) + low
-        table = np.cumsum(seen) - 1
-        codes = np.empty(len(array), _code_type(len(values)))
-        table = table.astype(codes.dtype)
+        found = [int(v) + low for v in np.flatnonzero(seen)]
+        codes = np.empty(len(array), _code_type(len(found)))
+        table = (np.cumsum(seen) - 1).astype(codes.dtype)
         for part in _slices(len(array)):
             np.take(table, _offset(array[part], low), out=codes[part])
     else:
         values = _distinct(array)
-        codes = np.empty(len(array), _code_type(len(values)))
+        found = values.tolist()
+        codes = np.empty(len(array), _code_type(len(found)))
         for part in _slices(len(array)):
             codes[part] = np.searchsorted(values, array[part])
-    return codes, [bool(v) for v in values] if as_bool else values.tolist()
+    return codes, [bool(v) for v in found] if as_bool else found
 
 
 def _offset(part: NDArray[Any], low: int) -> NDArray[Any]:
     # in a wide type, so that int8 values from -128 to 127 do not wrap around
-    return part.astype(np.intp) - low if low else part
+    if part.dtype.kind == "i":
+        part = part.astype(np.int64)
+    return part - part.dtype.type(low) if low else part
 
 
 def _distinct(array: NDArray[Any]) -> NDArray[Any]:
@@ -179,6 +183,8 @@ def _encode_objects(
             "pass one column of numbers, strings or booleans"
         ) from None
     missing = {v for v in found if _is_missing(v)}
+    if any(isinstance(v, datetime.date | datetime.timedelta) for v in found - missing):
+        raise TypeError(_DATES.format(name=name))
     # np.float64 and friends inside an object column become Python's own numbers
     plain = {v.item() if isinstance(v, np.generic) else v for v in found - missing}
     values = _sorted(plain, name)
@@ -270,7 +276,7 @@ def class_labels(
 ) -> tuple[Hashable, ...]:
     """Say which label each of the `n_classes` columns stands for."""
     if labels is not None:
-        given = tuple(np.asarray(labels).tolist() if not isinstance(labels, tuple) else labels)
+        given = tuple(v.item() if isinstance(v, np.generic) else v for v in labels)
         if len(given) != n_classes or len(set(given)) != n_classes:
             raise ValueError(
                 f"labels must name the {n_classes} columns of y_prob, each once, got {given!r}"
@@ -328,6 +334,12 @@ def matrix(values: Any, name: str) -> NDArray[Any]:
     return array
 
 
+def check_bins(n_bins: Any) -> None:
+    """Raise unless the number of bins is one."""
+    if isinstance(n_bins, bool) or not isinstance(n_bins, int | np.integer) or n_bins < 1:
+        raise ValueError(f"n_bins must be a positive integer, got {n_bins!r}")
+
+
 def class_count(array: NDArray[Any]) -> int:
     """Return the number of classes K: two where only the positive class was passed."""
     return 2 if array.ndim == 1 else int(array.shape[1])
@@ -370,7 +382,10 @@ def check_weights(sample_weight: Any, n: int) -> NDArray[np.float64] | None:
     """Return the weights as float64, or None; they must be finite, not negative, not all zero."""
     if sample_weight is None:
         return None
-    weight = np.asarray(column(sample_weight, "sample_weight"), dtype=np.float64)
+    try:
+        weight = np.asarray(column(sample_weight, "sample_weight"), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"sample_weight must be one column of numbers: {error}") from None
     same_length(n, sample_weight=weight)
     bad = ~(np.isfinite(weight) & (weight >= 0))
     if bad.any():

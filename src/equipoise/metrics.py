@@ -8,6 +8,7 @@ scikit-learn's do, fill the part of the table that they need, and apply the same
 from __future__ import annotations
 
 import dataclasses
+import sys
 import warnings
 from collections.abc import Callable, Hashable, Mapping
 from itertools import permutations
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.inputs import (
+    check_bins,
     check_weights,
     class_count,
     column,
@@ -228,8 +230,10 @@ def equal_mass_calibration_error(
     """Return the top-label ECE on bins that hold (nearly) equal numbers of rows.
 
     Bin j ends at the confidence of row ceil(n j / n_bins) in ascending order; rows of equal
-    confidence share a bin, so the order of the rows does not matter. Needs all rows at once.
+    confidence share a bin, so the order of the rows does not matter. Needs all rows at once; see
+    `groupwise` for each group's.
     """
+    check_bins(n_bins)
     prob = matrix(y_prob, "y_prob")
     y, _ = encode_labels(y_true, class_count(prob), labels)
     same_length(len(prob), y_true=y)
@@ -242,7 +246,9 @@ def equal_mass_calibration_error(
         correct[rows] = top == y[rows]
     order = np.argsort(confidence, kind="stable")
     reached = np.cumsum(weight[order])
-    ends = np.searchsorted(reached, np.arange(1, n_bins + 1) * reached[-1] / n_bins)
+    # sums of weights are rounded: a bin that is full but for that is full
+    wanted = np.arange(1, n_bins + 1) * reached[-1] / n_bins - 1e-10 * reached[-1]
+    ends = np.searchsorted(reached, wanted)
     edges = np.unique(confidence[order[np.minimum(ends, len(prob) - 1)]])
     gap = np.bincount(np.searchsorted(edges, confidence), weight * (correct - confidence))
     return float(np.abs(gap).sum() / reached[-1])
@@ -304,6 +310,37 @@ def groupwise_calibration_error(
         parts=("bins",),
     )
     return by_group(table, "ece")
+
+
+def groupwise(
+    metric: Callable[..., Any],
+    y_true: Any,
+    y_prob: Any,
+    *,
+    sensitive_features: Any,
+    labels: Any = None,
+    sample_weight: Any = None,
+    **params: Any,
+) -> dict[Hashable, Any]:
+    """Return any metric of labels and probabilities for each group's own rows.
+
+    `params` go to the metric as they are; a name it does not know raises there.
+
+    >>> groupwise(accuracy, [0, 1, 1], [0.2, 0.9, 0.4], sensitive_features=["a", "a", "b"])
+    {'a': 1.0, 'b': 0.0}
+    """
+    prob = matrix(y_prob, "y_prob")
+    y, resolved = encode_labels(y_true, class_count(prob), labels)
+    group, groups = encode_groups(sensitive_features)
+    weight = check_weights(sample_weight, len(prob))
+    same_length(len(prob), y_true=y, sensitive_features=group)
+    found = {}
+    for i, name in enumerate(groups):
+        own = group == i
+        part = None if weight is None else weight[own]
+        coded = np.array([*resolved, None], dtype=object)[y[own]]
+        found[name] = metric(coded, prob[own], labels=resolved, sample_weight=part, **params)
+    return found
 
 
 # --- proportional equality -------------------------------------------------------------------
@@ -397,6 +434,10 @@ def proportional_equality(
         Naming group and class, where a ratio is 0/0 (the class is dropped), where both ratios are
         infinite (dropped), and where exactly one is (the result is inf). With nothing left: nan.
 
+    Notes
+    -----
+    Rates are exact to about 1e-10: a class whose probabilities are all below that has the rate 0.
+
     Examples
     --------
     The paper's Table 1, Model 2: one row per person, the probability of being a doctor.
@@ -411,8 +452,14 @@ def proportional_equality(
     rates = base_rates.rates if isinstance(base_rates, GroupRates) else base_rates
     prob = matrix(y_prob, "y_prob")
     if labels is None and rates is not None:
-        known = tuple(next(iter(rates.values()), {}))
-        labels = known if len(known) == class_count(prob) else None
+        known: tuple[Any, ...] = tuple(sorted({k for row in rates.values() for k in row}))
+        if len(known) == class_count(prob):
+            labels = known
+        elif y_true is None:
+            raise ValueError(
+                f"base_rates have the labels {known!r} for {class_count(prob)} columns of "
+                "probabilities; pass labels= with the label of each column, in order"
+            )
     if y_true is None and rates is None:
         raise ValueError("y_true is None: pass base_rates=group_base_rates(y_train, ...) instead")
     if kind not in ("stochastic", "deterministic"):
@@ -448,32 +495,46 @@ def proportional_equality_of(
         raise ValueError(
             f"proportional equality compares groups, but the only one here is {table.groups[0]!r}"
         )
-    sums = table["probability" if kind == "stochastic" else "predictions"]
-    model = _ratio(sums, table["weight"][:, None])
-    data = _data_rates(table, rates)
-    pairs = _pairs(table.groups, reference_group)
-    worst, gaps = np.nan, 0
-    for g, ref in pairs:
-        if form == "group-ratio":
-            first, second = _ratio(data[g], data[ref]), _ratio(model[g], model[ref])
-        else:
-            first, second = _ratio(model[g], data[g]), _ratio(model[ref], data[ref])
-        for k, (a, b) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
+    data, pairs = _data_rates(table, rates), _pairs(table.groups, reference_group)
+    first, second = _rate_ratios(table, data, pairs, kind, form)
+    for (g, ref), a, b in zip(pairs, first, second, strict=True):
+        for k in np.flatnonzero(~np.isfinite(a) | ~np.isfinite(b)):
             where = (
                 f"class {table.labels[k]!r} of group {table.groups[g]!r} "
                 f"against {table.groups[ref]!r}"
             )
-            if np.isnan(a) or np.isnan(b):
+            if np.isnan(a[k]) or np.isnan(b[k]):
                 _warn(f"proportional equality: {where} is 0/0 and was dropped")
-            elif np.isinf(a) and np.isinf(b):
+            elif np.isinf(a[k]) and np.isinf(b[k]):
                 _warn(f"proportional equality: {where} has two infinite ratios and was dropped")
             else:
-                if np.isinf(a) or np.isinf(b):
-                    _warn(f"proportional equality: {where} is x/0, so the result is infinite")
-                worst, gaps = max(abs(a - b), worst if gaps else 0.0), gaps + 1
-    if not gaps:
+                _warn(f"proportional equality: {where} is x/0, so the result is infinite")
+    value = float(_largest_gap(first, second))
+    if np.isnan(value):
         _warn("proportional equality is undefined: no class is left in any group")
-    return float(worst)
+    return value
+
+
+def _rate_ratios(
+    table: AuditTable, data: Floats, pairs: list[tuple[int, int]], kind: str, form: str
+) -> tuple[Floats, Floats]:
+    """Return the two ratios that PE compares, each (..., pair, class)."""
+    sums = table["probability" if kind == "stochastic" else "predictions"]
+    model = _ratio(sums, table["weight"][..., None])
+    own, ref = (list(side) for side in zip(*pairs, strict=True))
+    if form == "group-ratio":
+        first, second = (_ratio(x[..., own, :], x[..., ref, :]) for x in (data, model))
+    else:
+        first, second = (_ratio(model[..., g, :], data[..., g, :]) for g in (own, ref))
+    return np.broadcast_to(first, second.shape), second
+
+
+def _largest_gap(first: Floats, second: Floats) -> Floats:
+    """Return the largest |first - second| over pairs and classes."""
+    # inf - inf and anything with 0/0 are nan, which fmax passes over; a single inf stays inf
+    with np.errstate(invalid="ignore"):
+        gap = np.abs(first - second)
+    return np.asarray(np.fmax.reduce(gap, axis=(-2, -1)))
 
 
 def _data_rates(
@@ -514,4 +575,8 @@ def _pairs(groups: tuple[Hashable, ...], reference: Any) -> list[tuple[int, int]
 def _warn(message: str) -> None:
     from sklearn.exceptions import UndefinedMetricWarning  # half a second, so only when needed
 
-    warnings.warn(message, UndefinedMetricWarning, stacklevel=4)
+    # the warning points at the caller's line, however deep in here it arose
+    level, frame = 1, sys._getframe()
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("equipoise"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, UndefinedMetricWarning, stacklevel=level)

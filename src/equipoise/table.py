@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.inputs import (
+    check_bins,
     check_weights,
     class_count,
     class_labels,
@@ -143,8 +144,7 @@ class AuditTable:
             Which sums to fill, by the name of their part; a metric that needs only some is faster.
         """
         parts = frozenset(parts) | {"rows"}
-        if not isinstance(n_bins, int | np.integer) or n_bins < 1:
-            raise ValueError(f"n_bins must be a positive integer, got {n_bins!r}")
+        check_bins(n_bins)
         prob = matrix(y_prob, "y_prob")
         n, k = len(prob), class_count(prob)
         y: Array | None = None
@@ -183,7 +183,11 @@ class AuditTable:
 
     def pooled(self) -> AuditTable:
         """Return the table of all groups together, as one group named None."""
-        sums = {name: array.sum(axis=0, keepdims=True) for name, array in self.sums.items()}
+        # the group is the axis before those of the sum itself
+        sums = {
+            name: array.sum(axis=-1 - len(SUMS[name].axes), keepdims=True)
+            for name, array in self.sums.items()
+        }
         return dataclasses.replace(self, groups=(None,), sums=sums)
 
     def __add__(self, other: AuditTable) -> AuditTable:
@@ -214,8 +218,7 @@ class AuditTable:
             total = _zeros(name, shape, weighted=weighted)
             for table in (self, other):
                 at = [groups.index(g) for g in table.groups]
-                exact = total.dtype == object or not SUMS[name].fixed
-                total[at] += table.sums[name] if exact else table[name]
+                total[at] += table.sums[name] if total.dtype == object else table[name]
             sums[name] = total
         return AuditTable(groups, self.labels, self.n_bins, weighted, sums)
 
@@ -257,11 +260,18 @@ class AuditTable:
         try:
             groups = tuple(from_plain(g) for g in data["groups"])
             labels = tuple(from_plain(v) for v in data["labels"])
-            n_bins, weighted, raw = int(data["n_bins"]), bool(data["weighted"]), dict(data["sums"])
+            n_bins, weighted, raw = data["n_bins"], data["weighted"], dict(data["sums"])
+            check_bins(n_bins)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"damaged audit table: {error!r}") from None
-        if not {"rows", "weight"} <= raw.keys() or not raw.keys() <= SUMS.keys():
+        parts = {SUMS[name].part for name in raw if name in SUMS} | {"rows"}
+        if raw.keys() != {name for name, spec in SUMS.items() if spec.part in parts}:
             raise ValueError(f"damaged audit table: sums {sorted(raw)}")
+        for what, values in (("groups", groups), ("labels", labels)):
+            if len(set(values)) < max(1, len(values)):
+                raise ValueError(f"damaged audit table: {what} {values!r}")
+        if not isinstance(weighted, bool):
+            raise ValueError(f"damaged audit table: weighted is {weighted!r}")
         size = {"k": len(labels), "b": n_bins}
         sums = {}
         for name, values in raw.items():
