@@ -484,3 +484,11 @@ def test_a_misspelt_argument_raises():
         audit([0, 1], [0.1, 0.9], sensitive_feature=["a", "b"])
     with pytest.raises(TypeError, match="positional"):
         proportional_equality([0, 1], [0.1, 0.9], ["a", "b"])
+
+
+def test_a_pyarrow_dictionary_with_nulls_keeps_its_rows():
+    import pyarrow as pa
+
+    column = pa.array(["x", None, "y"]).dictionary_encode()
+    with pytest.raises(ValueError, match="1 missing value, the first in row 1"):
+        audit([0, 1, 1], [0.1, 0.6, 0.7], sensitive_features=pa.chunked_array([column]))

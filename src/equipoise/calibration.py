@@ -81,7 +81,7 @@ def fit_temperatures(
     if g is not None and (int(g.min()) < 0 or int(g.max()) >= count):
         raise ValueError(f"groups must be within 0..{count - 1}")
     weight = None if sample_weight is None else torch.as_tensor(sample_weight, device=z.device)
-    problem = Problem.of(z, codes, weight, 1.0 / bounds[0]).split(g, count)
+    problem = Problem.of(z, codes, weight, 1.0 / bounds[0]).divided(g, count)
     solution = solve(problem, bounds)
     temperatures = solution.temperature.reshape(len(z), count)
     return temperatures if isinstance(logits, torch.Tensor) else temperatures.numpy()
@@ -394,7 +394,7 @@ class GroupTemperatureScaling(TemperatureScaling):
         own = common
         if len(groups) > 1:
             own, more, done = self._solve(
-                problem.split(_tensor(members), len(groups)),
+                problem.divided(_tensor(members), len(groups)),
                 z,
                 codes,
                 members,

@@ -36,9 +36,9 @@ def columns(values: Any, name: str) -> list[NDArray[Any]]:
         return [column(v, f"{name}[{k!r}]") for k, v in values.items()]
     native = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
     if isinstance(native, nw.Series):
-        return [native.to_numpy()]
+        return [_values(native)]
     if isinstance(native, nw.DataFrame):
-        return [native[c].to_numpy() for c in native.columns]
+        return [_values(native[c]) for c in native.columns]
     array = np.asarray(values)
     if array.ndim not in (1, 2):
         raise ValueError(
@@ -50,6 +50,13 @@ def columns(values: Any, name: str) -> list[NDArray[Any]]:
     if array.ndim == 1:
         return [array]
     return [_narrowed(array[:, j]) for j in range(array.shape[1])]
+
+
+def _values(series: nw.Series[Any]) -> NDArray[Any]:
+    # the array of a PyArrow dictionary with nulls gives those rows another row's value
+    if series.implementation.is_pyarrow() and series.dtype == nw.Categorical:
+        series = series.cast(nw.String)
+    return series.to_numpy()
 
 
 def _narrowed(array: NDArray[Any]) -> NDArray[Any]:

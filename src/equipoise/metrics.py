@@ -515,6 +515,17 @@ def proportional_equality_of(
     return value
 
 
+def stacked_proportional_equality(
+    table: AuditTable, rates: Floats, kind: str, form: str = "group-ratio"
+) -> Floats:
+    """Return the proportional equality of each configuration of a stacked table, without warnings.
+
+    `rates` (group, class) are those of the labels; the first group is the reference.
+    """
+    pairs = _pairs(table.groups, None)
+    return _largest_gap(*_rate_ratios(table, rates, pairs, kind, form))
+
+
 def _rate_ratios(
     table: AuditTable, data: Floats, pairs: list[tuple[int, int]], kind: str, form: str
 ) -> tuple[Floats, Floats]:

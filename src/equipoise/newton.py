@@ -58,15 +58,15 @@ class Problem:
         every = None if weight is None else weight.double().expand(configs, n).reshape(-1)
         if classes == 2:
             scores, label = _binary(logits, y)
-            return cls(scores, 1.0, label, None, every, configs).split(None, 1)
+            return cls(scores, 1.0, label, None, every, configs).divided(None, 1)
         scores, label, furthest = _label_scores(logits, y)
         if furthest * largest > 700.0:
             # exp must not overflow, so these are measured from the row's largest
             centred = logits.double() - logits.double().amax(-1, keepdim=True)
             scores, label, _ = _label_scores(centred, y)
-        return cls(scores, 0.0, label, None, every, configs).split(None, 1)
+        return cls(scores, 0.0, label, None, every, configs).divided(None, 1)
 
-    def split(self, groups: Tensor | None, n_groups: int) -> Problem:
+    def divided(self, groups: Tensor | None, n_groups: int) -> Problem:
         """Return the problem with a cell per configuration and group, groups being (n,)."""
         configs, cell = self.size, None
         if configs * n_groups > 1:
@@ -174,7 +174,7 @@ class Solution:
     converged: bool
 
 
-def solve(problem: Problem, bounds: tuple[float, float], start: float = 1.0) -> Solution:
+def solve(problem: Problem, bounds: tuple[float, float], start: float | Tensor = 1.0) -> Solution:
     """Minimise by Newton's method with Halley's correction, in a bracket, all cells in one pass.
 
     Large problems get their start from a part of the rows and one pass in float32 (profile at a
@@ -182,7 +182,7 @@ def solve(problem: Problem, bounds: tuple[float, float], start: float = 1.0) -> 
     what decides are passes in float64.
     """
     low, high = 1.0 / bounds[1], 1.0 / bounds[0]
-    beta = problem.label.new_full((problem.size,), 1.0 / start)
+    beta = torch.ones_like(problem.label[:1]).expand(problem.size) / start
     stride = len(problem.scores) // max(FEW, 1024 * problem.size)
     if stride > 3:
         beta, _, _ = _newton(problem.every(stride), low, high, beta, 1e-2)

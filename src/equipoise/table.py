@@ -174,6 +174,38 @@ class AuditTable:
             )
         return cls(tuple(groups), tuple(resolved), int(n_bins), weight is not None, fill.finished())
 
+    @classmethod
+    def from_stack(
+        cls,
+        prob: NDArray[np.float64],
+        y: Array,
+        group: Array,
+        *,
+        groups: tuple[Hashable, ...],
+        labels: tuple[Hashable, ...],
+        n_bins: int = 15,
+        parts: Iterable[str] = PARTS,
+    ) -> AuditTable:
+        """Sum up the probabilities (config, n, class) of many models on the same rows.
+
+        Classes `y` and groups are codes (n,). The sums get a leading axis: (config, group, ...).
+        """
+        configs, n, k = prob.shape
+        fill = _Fill(frozenset(parts) | {"rows"}, configs * len(groups), k, n_bins, weighted=False)
+        flat = np.ascontiguousarray(prob.reshape(-1, k).T)
+        cell = (np.arange(configs)[:, None] * len(groups) + group).ravel()
+        target = np.broadcast_to(y, (configs, n)).ravel()
+        for start in range(0, configs * n, ROWS):
+            rows = slice(start, start + ROWS)
+            fill.add(flat[:, rows], target[rows], None, cell[rows], None)
+        # a few slices fit int64, and Python integers would take longer than all the rest
+        sums = fill.recent if fill.slices < FLUSH else fill.finished()
+        shaped = {
+            name: array.reshape(configs, len(groups), *array.shape[1:])
+            for name, array in sums.items()
+        }
+        return cls(groups, labels, n_bins, False, shaped)
+
     def __getitem__(self, name: str) -> NDArray[np.float64]:
         """Return a sum as float64 in its natural unit (probabilities as probabilities)."""
         if name not in self.sums:

@@ -1,0 +1,60 @@
+"""Real datasets with a label and a sensitive group, and the user's own.
+
+`load` gives the seven datasets of the paper and full Adult. COMPAS, German credit and full Adult
+are carried by the package; the others are downloaded once and checked, or read from a local folder.
+`Dataset.from_frame` makes a dataset of a table or a CSV or Parquet file.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from equipoise.datasets import registry
+from equipoise.datasets.dataset import Dataset
+from equipoise.datasets.frame import FrameEncoder
+from equipoise.datasets.recipes import RECIPES
+from equipoise.datasets.split import Part, Preprocessor, Split
+
+__all__ = ["Dataset", "FrameEncoder", "Part", "Preprocessor", "Split", "load"]
+
+
+def load(
+    name: str, *, group: str | None = None, data_dir: str | os.PathLike[str] | None = None
+) -> Dataset:
+    """Return a dataset by its name.
+
+    Parameters
+    ----------
+    name
+        adult, arrhythmia, communities, compas, drug, german, lawschool, or adult-full.
+    group
+        The sensitive group, where there is a choice: "age" (the default) or "gender" for german.
+    data_dir
+        A folder with the raw files, used instead of downloads; by default the one that the
+        environment variable EQUIPOISE_DATA names, if any.
+
+    Examples
+    --------
+    >>> load("german")
+    Dataset(German credit: 1,000 rows, 60 features)
+    """
+    entry = registry.entry(name)
+    group = next(iter(entry.groups)) if group is None else group
+    if group not in entry.groups:
+        raise ValueError(f"{name} has no group {group!r}; there is {', '.join(entry.groups)}")
+    files = [registry.FILES[file] for file in entry.files]
+    lines = [line for file in files for line in registry.read_lines(file, data_dir)]
+    blocks, y, a = RECIPES[name](lines, group)
+    return Dataset(
+        X=np.concatenate([block for _, block in blocks], axis=1),
+        feature_names=tuple(feature for names, _ in blocks for feature in names),
+        y=y.astype(np.int64),
+        group=a.astype(np.int64),
+        class_names=entry.classes,
+        group_names=entry.groups[group],
+        title=entry.title,
+        source=files[0].citation,
+        licence=files[0].licence,
+    )

@@ -1,0 +1,456 @@
+"""Training and measuring hundreds of configurations at once.
+
+All configurations that share a split train as one tensor program with a leading `config` axis, a
+chunk of them per core, and are measured after every epoch through the stacked audit table and the
+exact temperatures: the same definitions as everywhere else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from equipoise.datasets import Part, Split
+from equipoise.losses import LOSSES, GroupwiseLoss
+from equipoise.metrics import METRICS, stacked_proportional_equality
+from equipoise.network import Adam, Layer, StackedMLP
+from equipoise.newton import Problem, solve
+from equipoise.table import AuditTable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Config", "Epoch", "StackResult", "epochs_of", "train_stack"]
+
+Floats = NDArray[np.float64]
+
+CHUNK = 32
+"""Configurations per chunk: weights, moments and activations of a step stay in the last cache."""
+
+BOUNDS = (0.05, 20.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """One run.
+
+    Attributes
+    ----------
+    technique
+        One of `equipoise.losses.LOSSES`.
+    rho
+        Weight of group 1, one weight per group, or None for the ungrouped loss.
+    lam
+        Strength of the calibration term.
+    seed
+        Of the initial weights.
+    rate
+        Learning rate.
+    """
+
+    technique: str = "ce"
+    rho: float | tuple[float, ...] | None = None
+    lam: float = 1.0
+    seed: int = 0
+    rate: float = 1e-4
+
+
+@dataclasses.dataclass(frozen=True)
+class Epoch:
+    """What is known of a chunk after one epoch: its number from 1 on, and (config,) columns."""
+
+    number: int
+    columns: dict[str, Floats]
+    network: StackedMLP
+
+
+@dataclasses.dataclass(frozen=True)
+class StackResult:
+    """A row per configuration and epoch.
+
+    Attributes
+    ----------
+    configs
+        The configurations, in the order they were given.
+    columns
+        Name to (config, epoch) values; nan from the epoch on in which a configuration diverged.
+    layers
+        Epoch to the layers of each configuration, for the epochs that were asked for.
+    """
+
+    configs: tuple[Config, ...]
+    columns: dict[str, Floats]
+    layers: dict[int, list[list[Layer]]]
+
+    @property
+    def diverged(self) -> tuple[Config, ...]:
+        """The configurations that did not reach the last epoch."""
+        last = self.columns["diverged"][:, -1]
+        return tuple(c for c, bad in zip(self.configs, last, strict=True) if bad)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a pandas frame with a row per configuration and epoch."""
+        import pandas as pd
+
+        runs, epochs = self.columns["diverged"].shape
+        frame = pd.DataFrame([dataclasses.asdict(c) for c in self.configs])
+        frame = frame.loc[np.repeat(np.arange(runs), epochs)].reset_index(drop=True)
+        frame["epoch"] = np.tile(np.arange(1, epochs + 1), runs)
+        values = pd.DataFrame({name: array.ravel() for name, array in self.columns.items()})
+        return pd.concat([frame, values], axis=1)
+
+
+def train_stack(
+    split: Split,
+    configs: Sequence[Config],
+    *,
+    epochs: int = 500,
+    batch_size: int = 256,
+    hidden: Sequence[int] = (128, 64),
+    output_relu: bool = False,
+    split_seed: int = 0,
+    keep_epochs: Sequence[int] = (),
+    chunk: int = CHUNK,
+    workers: int | None = None,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    progress: Callable[[int, int], None] | bool = False,
+) -> StackResult:
+    """Train all configurations and measure each after every epoch.
+
+    Parameters
+    ----------
+    split
+        Training, validation and test parts, from `Dataset.split`.
+    configs
+        The runs; techniques, weights, seeds and learning rates may be mixed.
+    epochs, batch_size, hidden, output_relu
+        The paper's values are 500, 256, (128, 64) and True; the last partial batch is kept.
+    split_seed
+        Fixes the order of the batches, which all configurations share.
+    keep_epochs
+        Epochs (from 1 on) whose weights are returned.
+    chunk
+        Configurations that train together; bounds the memory.
+    workers
+        Chunks at a time, each on one core; by default one per core.
+    device
+        "cpu" or any other torch device (then one chunk at a time).
+    dtype
+        Of weights and activations. Metrics are float64 always.
+    progress
+        True draws a bar on stderr; a function is called with the runs x epochs done and in all.
+    """
+    configs = tuple(configs)
+    _check(split, configs, epochs, batch_size, keep_epochs)
+    n_classes = int(split.train.y.max()) + 1
+    # a chunk shares its learning rate, and techniques stand together, so that each is one call
+    order = sorted(range(len(configs)), key=lambda i: (configs[i].rate, _kind(configs[i]), i))
+    parts: list[list[int]] = []
+    for i in order:
+        if parts and len(parts[-1]) < chunk and configs[parts[-1][0]].rate == configs[i].rate:
+            parts[-1].append(i)
+        else:
+            parts.append([i])
+    columns: dict[str, Floats] = {}
+    layers: dict[int, list[list[Layer]]] = {e: [[] for _ in configs] for e in keep_epochs}
+    stop, lock = threading.Event(), threading.Lock()
+    total = len(configs) * epochs
+
+    def run(part: list[int], advance: Callable[[int], None]) -> None:
+        for epoch in epochs_of(
+            split,
+            [configs[i] for i in part],
+            n_classes=n_classes,
+            batch_size=batch_size,
+            hidden=hidden,
+            output_relu=output_relu,
+            split_seed=split_seed,
+            device=device,
+            dtype=dtype,
+        ):
+            with lock:
+                for name, values in epoch.columns.items():
+                    if name not in columns:
+                        columns[name] = np.full((len(configs), epochs), np.nan)
+                    columns[name][part, epoch.number - 1] = values
+            if epoch.number in layers:
+                for c, i in enumerate(part):
+                    layers[epoch.number][i] = epoch.network.layers(c)
+            advance(len(part))
+            if epoch.number == epochs or stop.is_set():
+                return
+
+    at_once = 1 if device != "cpu" else min(workers or os.cpu_count() or 1, len(parts))
+    threads = torch.get_num_threads()
+    with _Bar(progress, total) as advance, ThreadPoolExecutor(at_once) as pool:
+        # one thread per chunk: batched products of these sizes gain little from more
+        torch.set_num_threads(max(1, threads // at_once))
+        try:
+            futures = [pool.submit(run, part, advance) for part in parts]
+            wait(futures, return_when=FIRST_EXCEPTION)
+            for future in futures:
+                if future.done():
+                    future.result()
+        except BaseException:
+            stop.set()
+            raise
+        finally:
+            if any(f.done() and f.exception() for f in futures):
+                stop.set()
+                pool.shutdown(cancel_futures=True)
+            torch.set_num_threads(threads)
+    return StackResult(configs, columns, layers)
+
+
+def epochs_of(
+    split: Split,
+    configs: Sequence[Config],
+    *,
+    n_classes: int | None = None,
+    batch_size: int = 256,
+    hidden: Sequence[int] = (128, 64),
+    output_relu: bool = False,
+    split_seed: int = 0,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Iterator[Epoch]:
+    """Train one chunk of configurations with one learning rate, for as long as one asks for more.
+
+    A configuration whose logits are no longer finite is stopped and flagged; the others go on.
+    """
+    n_classes = n_classes or int(split.train.y.max()) + 1
+    train = _Rows(split.train, device, dtype)
+    network = StackedMLP(
+        (train.X.shape[1], *hidden, n_classes),
+        [c.seed for c in configs],
+        output_relu=output_relu,
+        dtype=dtype,
+        device=device,
+    )
+    adam = Adam(network.parameters(), configs[0].rate)
+    losses = _Losses(configs, device, dtype)
+    measure = _Measure(split, n_classes, device, dtype)
+    shuffle = torch.Generator().manual_seed(split_seed)
+    alive = torch.ones(len(configs), dtype=torch.bool, device=device)
+    number = 0
+    while True:
+        number += 1
+        order = torch.randperm(len(train.y), generator=shuffle).to(device)
+        total = torch.zeros(len(configs), dtype=torch.float64, device=device)
+        for rows in torch.split(order, batch_size):
+            batch = train.take(rows)
+
+            def slope(logits: Tensor, batch: _Rows = batch) -> Tensor:
+                value, gradient = losses.slope(logits, batch.y, batch.group)
+                total.add_(value, alpha=len(batch.y) / len(train.y))  # noqa: B023
+                return gradient
+
+            network.backward(batch.X, slope)
+            adam.step()
+        columns, finite = measure(network)
+        alive &= finite & torch.isfinite(total)
+        dead = ~alive
+        if bool(dead.any()):
+            # zero weights and no gradient: it costs nothing and harms nobody
+            for parameter in network.parameters():
+                parameter[dead] = 0.0
+            losses.silence(dead)
+            stopped = dead.cpu().numpy()
+            columns = {name: np.where(stopped, np.nan, v) for name, v in columns.items()}
+        columns["train_loss"] = torch.where(alive, total, torch.nan).cpu().numpy()
+        columns["diverged"] = dead.cpu().numpy().astype(np.float64)
+        yield Epoch(number, columns, network)
+
+
+class _Rows:
+    """Features, classes and groups of some rows, as tensors."""
+
+    def __init__(self, part: Part, device: str, dtype: torch.dtype) -> None:
+        self.X = torch.from_numpy(np.ascontiguousarray(part.X)).to(device, dtype)
+        self.y = torch.from_numpy(part.y).to(device)
+        self.group = torch.from_numpy(part.group).to(device)
+
+    def take(self, rows: Tensor) -> _Rows:
+        taken = object.__new__(_Rows)
+        taken.X, taken.y, taken.group = self.X[rows], self.y[rows], self.group[rows]
+        return taken
+
+
+def _kind(config: Config) -> tuple[str, int]:
+    """Return what configurations must share to be one call of a loss."""
+    width = 0 if config.rho is None else np.ndim(config.rho) + 1
+    return config.technique, width
+
+
+class _Losses:
+    """The losses of a chunk: one call for each run of configurations of the same kind."""
+
+    def __init__(self, configs: Sequence[Config], device: str, dtype: torch.dtype) -> None:
+        self.runs: list[tuple[slice, GroupwiseLoss]] = []
+        start = 0
+        while start < len(configs):
+            stop = start
+            while stop < len(configs) and _kind(configs[stop]) == _kind(configs[start]):
+                stop += 1
+            some = configs[start:stop]
+            rho = None
+            if some[0].rho is not None:
+                rho = torch.tensor([c.rho for c in some], device=device, dtype=dtype)
+            lam = torch.tensor([c.lam for c in some], device=device, dtype=dtype)
+            self.runs.append((slice(start, stop), GroupwiseLoss(some[0].technique, rho, lam)))
+            start = stop
+        self.silent: Tensor | None = None
+
+    def silence(self, dead: Tensor) -> None:
+        """Give these configurations no gradient from now on."""
+        self.silent = dead
+
+    def slope(self, logits: Tensor, y: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the losses (config,), and their gradients (config, n, class) in the logits."""
+        leaf = logits.detach().requires_grad_()
+        values = torch.cat([loss(leaf[part], y, group) for part, loss in self.runs])
+        (gradient,) = torch.autograd.grad(values.sum(), leaf)
+        if self.silent is not None:
+            gradient = gradient.masked_fill(self.silent[:, None, None], 0.0)
+        return values.detach().double(), gradient
+
+
+class _Measure:
+    """Metrics of a chunk on the validation and test parts, before and after temperatures."""
+
+    def __init__(self, split: Split, n_classes: int, device: str, dtype: torch.dtype) -> None:
+        self.parts = {"val": split.val, "test": split.test}
+        self.rows = {name: _Rows(part, device, dtype) for name, part in self.parts.items()}
+        groups = [split.train.group, split.val.group, split.test.group]
+        self.n_groups = int(max(g.max(initial=0) for g in groups)) + 1
+        self.groups = tuple(range(self.n_groups))
+        self.labels = tuple(range(n_classes))
+        cell = split.train.group * n_classes + split.train.y
+        count = np.bincount(cell, minlength=self.n_groups * n_classes).reshape(-1, n_classes)
+        with np.errstate(invalid="ignore"):
+            self.rates = count / count.sum(1, keepdims=True)
+        self.start: tuple[Any, Any] = (1.0, 1.0)
+
+    def __call__(self, network: StackedMLP) -> tuple[dict[str, Floats], Tensor]:
+        """Return the columns, each (config,), and which configurations are finite."""
+        logits = {name: network.forward(rows.X).double() for name, rows in self.rows.items()}
+        finite = torch.stack([torch.isfinite(z).all(-1).all(-1) for z in logits.values()]).all(0)
+        logits = {name: torch.where(finite[:, None, None], z, 0.0) for name, z in logits.items()}
+        common, own = self._temperatures(logits["val"])
+        found = {"temperature": common[:, 0].cpu().numpy()}
+        for g in self.groups:
+            found[f"temperature_{g}"] = own[:, g].cpu().numpy()
+        for name, z in logits.items():
+            rows = self.rows[name]
+            found[f"{name}_dead"] = (z == 0).all(-1).double().mean(-1).cpu().numpy()
+            for how, t in (("", None), ("_common", common[:, :1]), ("_group", own[:, rows.group])):
+                scaled = z if t is None else z / t.unsqueeze(-1)
+                prob = scaled.softmax(-1).cpu().numpy()
+                found |= self._figures(f"{name}{how}", prob, self.parts[name], plain=t is None)
+        return found, finite
+
+    def _temperatures(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        rows = self.rows["val"]
+        whole = Problem.of(z, rows.y, None, 1.0 / BOUNDS[0])
+        common = solve(whole, BOUNDS, self.start[0]).temperature
+        split = whole.divided(rows.group, self.n_groups)
+        own = solve(split, BOUNDS, self.start[1]).temperature
+        self.start = (common, own)  # the next epoch's are close by
+        return common.unsqueeze(-1), own.reshape(len(z), self.n_groups)
+
+    def _figures(self, prefix: str, prob: Floats, part: Part, *, plain: bool) -> dict[str, Floats]:
+        known = {"groups": self.groups, "labels": self.labels}
+        parts = ["bins", "rates", "scores", *(["decisions", "hits"] if plain else [])]
+        table = AuditTable.from_stack(prob, part.y, part.group, n_bins=15, parts=parts, **known)
+        tens = AuditTable.from_stack(prob, part.y, part.group, n_bins=10, parts=["bins"], **known)
+        pooled = table.pooled()
+        found = {
+            f"{prefix}_ece15": METRICS["ece"].of(pooled)[:, 0],
+            f"{prefix}_ece10": METRICS["ece"].of(tens.pooled())[:, 0],
+            f"{prefix}_log_loss": METRICS["log_loss"].of(pooled)[:, 0],
+            f"{prefix}_pe": stacked_proportional_equality(table, self.rates, "stochastic"),
+        }
+        for g, values in zip(self.groups, METRICS["ece"].of(table).T, strict=True):
+            found[f"{prefix}_ece15_{g}"] = values
+        if plain:  # temperatures change neither
+            found[f"{prefix}_accuracy"] = METRICS["accuracy"].of(pooled)[:, 0]
+            found[f"{prefix}_pe_deterministic"] = stacked_proportional_equality(
+                table, self.rates, "deterministic"
+            )
+        return found
+
+
+class _Bar:
+    """Draw progress, or pass it on, or neither."""
+
+    def __init__(self, progress: Callable[[int, int], None] | bool, total: int) -> None:
+        self.progress, self.total, self.done = progress, total, 0
+        self.lock = threading.Lock()
+        self.bar: Any = None
+
+    def __enter__(self) -> Callable[[int], None]:
+        if self.progress is True:
+            from rich import progress as rich
+            from rich.console import Console
+
+            self.bar = rich.Progress(
+                rich.TextColumn("training"),
+                rich.BarColumn(),
+                rich.TextColumn("{task.completed:,.0f} of {task.total:,.0f} runs × epochs"),
+                rich.TextColumn("{task.fields[speed]}"),
+                rich.TimeRemainingColumn(),
+                console=Console(stderr=True),
+            )
+            self.bar.start()
+            self.task = self.bar.add_task("", total=self.total, speed="")
+        return self.advance
+
+    def advance(self, steps: int) -> None:
+        with self.lock:
+            self.done += steps
+            if self.bar is not None:
+                speed = self.bar.tasks[0].speed
+                self.bar.update(
+                    self.task, advance=steps, speed=f"{speed:,.0f} per second" if speed else ""
+                )
+            elif callable(self.progress):
+                self.progress(self.done, self.total)
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+
+def _check(
+    split: Split, configs: tuple[Config, ...], epochs: int, batch: int, keep: Sequence[int]
+) -> None:
+    if not configs:
+        raise ValueError("configs is empty; pass at least one Config")
+    for config in configs:
+        if config.technique not in LOSSES:
+            raise ValueError(
+                f"unknown technique {config.technique!r}; there are {', '.join(LOSSES)}"
+            )
+        if not 0.0 < config.rate < float("inf"):
+            raise ValueError(f"rate must be positive, got {config}")
+        GroupwiseLoss(config.technique, config.rho, config.lam)  # checks rho and lam
+    if epochs < 1 or batch < 1:
+        raise ValueError(f"epochs and batch_size must be positive, got {epochs} and {batch}")
+    outside = [e for e in keep if not 1 <= e <= epochs]
+    if outside:
+        raise ValueError(f"keep_epochs must be within 1..{epochs}, got {outside}")
+    for name, part in (("train", split.train), ("val", split.val), ("test", split.test)):
+        if not len(part.y):
+            raise ValueError(f"the {name} part of the split has no rows")
+        if not np.isfinite(part.X).all():
+            raise ValueError(f"the {name} part of the split has values that are not finite")

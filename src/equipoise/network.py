@@ -1,0 +1,152 @@
+"""Many multilayer perceptrons of one shape as one tensor program with a leading `config` axis.
+
+The backward pass is written by hand, so that every product is one batched product into a buffer
+that is kept from step to step; what a loss does to the logits is left to autograd. A test holds it
+against `torch.nn`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+Layer = tuple[Tensor, Tensor]
+"""Weight (in, out) and bias (out,) of one layer of one configuration."""
+
+
+class StackedMLP:
+    """Perceptrons with ReLU, one per configuration.
+
+    Parameters
+    ----------
+    sizes
+        Inputs, hidden nodes of each layer, classes.
+    seeds
+        One per configuration; its weights depend on nothing else (Glorot uniform, bias 0).
+    output_relu
+        Whether the logits go through ReLU too, as in the paper.
+
+    Attributes
+    ----------
+    hidden
+        Weight (config, in, out) and bias (config, 1, out) of each hidden layer.
+    output
+        Weight (config, class, in) and bias (config, class, 1): with the classes first the skinny
+        product of the last layer runs six times faster.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        seeds: Sequence[int],
+        *,
+        output_relu: bool = False,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.sizes, self.output_relu = tuple(sizes), output_relu
+        generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        self.hidden: list[Layer] = []
+        for fan_in, fan_out in itertools.pairwise(sizes):
+            limit = math.sqrt(6.0 / (fan_in + fan_out))
+            drawn = [torch.rand(fan_in, fan_out, generator=g).double() for g in generators]
+            weight = (torch.stack(drawn) * 2.0 - 1.0) * limit
+            bias = torch.zeros(len(seeds), 1, fan_out)
+            self.hidden.append((weight.to(device, dtype), bias.to(device, dtype)))
+        weight, bias = self.hidden.pop()
+        self.output: Layer = (weight.mT.contiguous(), bias.mT.contiguous())
+        for parameter in self.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        self._buffers: dict[tuple[str, int, int], Tensor] = {}
+
+    def parameters(self) -> list[Tensor]:
+        """Return all weights and biases, each with the configuration first."""
+        return [tensor for layer in (*self.hidden, self.output) for tensor in layer]
+
+    def layers(self, config: int) -> list[Layer]:
+        """Return a copy of one configuration's layers, on the CPU."""
+        hidden = [(w[config].cpu().clone(), b[config, 0].cpu().clone()) for w, b in self.hidden]
+        weight, bias = self.output
+        return [*hidden, (weight[config].T.cpu().clone(), bias[config, :, 0].cpu().clone())]
+
+    def restore(self, config: int, layers: Sequence[Layer]) -> None:
+        """Put one configuration's layers back."""
+        for (weight, bias), (w, b) in zip(self.hidden, layers[:-1], strict=True):
+            weight[config].copy_(w)
+            bias[config, 0].copy_(b)
+        self.output[0][config].copy_(layers[-1][0].T)
+        self.output[1][config, :, 0].copy_(layers[-1][1])
+
+    def _buffer(self, name: str, level: int, *shape: int) -> Tensor:
+        key = (name, level, shape[1])
+        if key not in self._buffers:
+            weight = self.output[0]
+            self._buffers[key] = weight.new_empty(shape)
+        return self._buffers[key]
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the logits (config, n, class) of rows X (n, in)."""
+        return self._logits(self._activations(X)).mT
+
+    def _activations(self, X: Tensor) -> list[Tensor]:
+        configs, n = len(self.output[0]), len(X)
+        found = [X.expand(configs, *X.shape)]
+        for level, (weight, bias) in enumerate(self.hidden):
+            out = self._buffer("active", level, configs, n, weight.shape[-1])
+            torch.baddbmm(bias, found[-1], weight, out=out)
+            found.append(out.relu_())
+        return found
+
+    def _logits(self, activations: list[Tensor]) -> Tensor:
+        weight, bias = self.output
+        logits = torch.baddbmm(bias, weight, activations[-1].mT)
+        return logits.relu_() if self.output_relu else logits
+
+    def backward(self, X: Tensor, slope: Callable[[Tensor], Tensor]) -> None:
+        """Fill the gradients of all parameters for one batch X (n, in).
+
+        `slope` gives the gradient (config, n, class) of the loss in the logits.
+        """
+        activations = self._activations(X)
+        logits = self._logits(activations)
+        back = slope(logits.mT).mT
+        if self.output_relu:
+            back = back * (logits > 0)
+        weight, bias = self.output
+        torch.bmm(back, activations[-1], out=weight.grad)
+        torch.sum(back, 2, keepdim=True, out=bias.grad)
+        configs, n = len(weight), len(X)
+        flow = self._buffer("flow", len(self.hidden), configs, n, weight.shape[-1])
+        torch.bmm(back.mT, weight, out=flow)
+        for level in range(len(self.hidden) - 1, -1, -1):
+            weight, bias = self.hidden[level]
+            torch.ops.aten.threshold_backward.grad_input(
+                flow, activations[level + 1], 0, grad_input=flow
+            )
+            torch.bmm(activations[level].mT, flow, out=weight.grad)
+            torch.sum(flow, 1, keepdim=True, out=bias.grad)
+            if level:
+                below = self._buffer("flow", level, configs, n, weight.shape[1])
+                torch.bmm(flow, weight.mT, out=below)
+                flow = below
+
+
+class Adam:
+    """Adam as TensorFlow has it: epsilon is added to sqrt(v) before its bias is corrected."""
+
+    def __init__(self, parameters: list[Tensor], rate: float, epsilon: float = 1e-7) -> None:
+        fused = parameters[0].device.type in ("cpu", "cuda")
+        self._torch = torch.optim.Adam(parameters, lr=rate, eps=epsilon, fused=fused)
+        self._epsilon, self._steps = epsilon, 0
+
+    def step(self) -> None:
+        """Move all parameters by their gradients."""
+        self._steps += 1
+        # torch adds its epsilon after the correction, so this one is the same update
+        epsilon = self._epsilon / math.sqrt(1.0 - 0.999**self._steps)
+        self._torch.param_groups[0]["eps"] = epsilon
+        self._torch.step()

@@ -1,0 +1,305 @@
+"""The engine against a plain loop: torch.nn, autograd, one run at a time, plain metrics."""
+
+import dataclasses
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from equipoise import GroupTemperatureScaling, TemperatureScaling
+from equipoise.datasets import Part, Preprocessor, Split
+from equipoise.engine import Config, epochs_of, train_stack
+from equipoise.losses import LOSSES, GroupwiseLoss
+from equipoise.metrics import (
+    accuracy,
+    expected_calibration_error,
+    group_base_rates,
+    groupwise_calibration_error,
+    log_loss,
+    proportional_equality,
+)
+from equipoise.network import StackedMLP
+
+
+def make_split(sizes=(90, 40, 41), columns=6, classes=2, groups=2, seed=0):
+    rng = np.random.default_rng(seed)
+    parts = []
+    for n in sizes:
+        X = rng.normal(size=(n, columns)).astype(np.float32)
+        group = np.arange(n) % groups
+        score = X[:, :classes] + 0.5 * group[:, None] * np.arange(classes)
+        y = (score + rng.gumbel(size=score.shape)).argmax(axis=1)
+        y[:classes] = np.arange(classes)
+        parts.append(Part(X, y, group, np.arange(n)))
+    names = [f"x{j}" for j in range(columns)]
+    return Split(*parts, Preprocessor.fit(parts[0].X, names))
+
+
+SMALL = {"batch_size": 32, "hidden": (8, 5), "dtype": torch.float64}
+
+
+def plain_loop(split, config, epochs, *, batch_size, hidden, dtype, output_relu=False):
+    """Train one run with torch.nn and autograd; return the logits of val and test per epoch."""
+    classes = int(split.train.y.max()) + 1
+    sizes = (split.train.X.shape[1], *hidden, classes)
+    parts = []
+    for weight, bias in StackedMLP(sizes, [config.seed], dtype=dtype).layers(0):
+        linear = torch.nn.Linear(*weight.shape, dtype=dtype)
+        linear.weight.data, linear.bias.data = weight.T.clone(), bias.clone()
+        parts += [linear, torch.nn.ReLU()]
+    net = torch.nn.Sequential(*(parts if output_relu else parts[:-1]))
+    loss = GroupwiseLoss(config.technique, config.rho, config.lam)
+    X, y, group = (torch.from_numpy(v) for v in (split.train.X, split.train.y, split.train.group))
+    X = X.to(dtype)
+    moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in net.parameters()]
+    shuffle, step = torch.Generator().manual_seed(0), 0
+    for _ in range(epochs):
+        for rows in torch.randperm(len(y), generator=shuffle).split(batch_size):
+            net.zero_grad()
+            loss(net(X[rows]), y[rows], group[rows]).backward()
+            step += 1
+            rate = config.rate * math.sqrt(1 - 0.999**step) / (1 - 0.9**step)
+            with torch.no_grad():
+                for p, (m, v) in zip(net.parameters(), moments, strict=True):
+                    m.mul_(0.9).add_(0.1 * p.grad)
+                    v.mul_(0.999).add_(0.001 * p.grad**2)
+                    p.sub_(rate * m / (v.sqrt() + 1e-7))
+        with torch.no_grad():
+            yield [net(torch.from_numpy(p.X).to(dtype)).numpy() for p in (split.val, split.test)]
+
+
+def plain_columns(split, val, test):
+    """Measure logits by the plain functions."""
+    common = TemperatureScaling().fit(val, split.val.y, labels=tuple(range(val.shape[1])))
+    own = GroupTemperatureScaling().fit(
+        val, split.val.y, sensitive_features=split.val.group, labels=tuple(range(val.shape[1]))
+    )
+    found = {"temperature": common.temperature_}
+    found |= {f"temperature_{g}": t for g, t in own.temperatures_.items()}
+    rates = group_base_rates(
+        split.train.y, sensitive_features=split.train.group, labels=range(val.shape[1])
+    )
+    for name, z, part in (("val", val, split.val), ("test", test, split.test)):
+        known = {"labels": tuple(range(z.shape[1]))}
+        probs = {
+            "": np.exp(z) / np.exp(z).sum(1, keepdims=True),
+            "_common": common.predict_proba(z),
+            "_group": own.predict_proba(z, sensitive_features=part.group),
+        }
+        found[f"{name}_dead"] = float((z == 0).all(axis=1).mean())
+        for how, p in probs.items():
+            for bins in (10, 15):
+                ece = expected_calibration_error(part.y, p, n_bins=bins, **known)
+                found[f"{name}{how}_ece{bins}"] = ece
+            grouped = groupwise_calibration_error(part.y, p, sensitive_features=part.group, **known)
+            found |= {f"{name}{how}_ece15_{g}": e for g, e in grouped.items()}
+            found[f"{name}{how}_log_loss"] = log_loss(part.y, p, **known)
+            pe = {"sensitive_features": part.group, "base_rates": rates, **known}
+            found[f"{name}{how}_pe"] = proportional_equality(None, p, **pe)
+        found[f"{name}_accuracy"] = accuracy(part.y, probs[""], **known)
+        found[f"{name}_pe_deterministic"] = proportional_equality(
+            None, probs[""], kind="deterministic", **pe
+        )
+    return found
+
+
+@pytest.mark.filterwarnings("ignore:proportional equality", "ignore:.*reached its bound")
+@pytest.mark.parametrize(
+    ("classes", "groups", "output_relu"), [(2, 2, False), (2, 2, True), (3, 3, False)]
+)
+def test_a_mixed_stack_equals_the_plain_loop(classes, groups, output_relu):
+    split = make_split(classes=classes, groups=groups)
+    rho = 0.3 if groups == 2 else (0.2, 0.3, 0.5)
+    configs = [
+        Config(name, weight, lam, seed, rate)
+        for seed, name in enumerate(LOSSES)
+        for weight, lam, rate in ((None, 0.5, 1e-2), (rho, 2.0, 2e-2))
+    ]
+    result = train_stack(
+        split, configs, epochs=3, chunk=5, workers=2, output_relu=output_relu, **SMALL
+    )
+    for c, config in enumerate(configs):
+        runs = plain_loop(split, config, 3, output_relu=output_relu, **SMALL)
+        for e, (val, test) in enumerate(runs):
+            if e == 1:
+                continue
+            expected = plain_columns(split, val, test)
+            assert set(result.columns) == {*expected, "train_loss", "diverged"}
+            for name, value in expected.items():
+                tolerance = 1e-6 if "temp" in name or "common" in name or "group" in name else 1e-9
+                assert result.columns[name][c, e] == pytest.approx(
+                    value, rel=tolerance, abs=1e-9, nan_ok=True
+                ), (config, e, name)
+    assert not result.diverged
+
+
+def test_a_run_is_the_same_alone_and_in_any_stack():
+    split = make_split()
+    configs = [Config(name, 0.4, 3.0, seed) for name in ("mmce", "ce", "dca") for seed in range(3)]
+    together = train_stack(split, configs, epochs=4, workers=2, **SMALL)
+    backwards = train_stack(split, configs[::-1], epochs=4, chunk=2, workers=1, **SMALL)
+    for c, config in enumerate(configs):
+        alone = train_stack(split, [config], epochs=4, **SMALL)
+        for name, values in alone.columns.items():
+            for other in (together.columns[name][c], backwards.columns[name][-1 - c]):
+                np.testing.assert_allclose(values[0], other, rtol=1e-7, atol=1e-12, err_msg=name)
+
+
+def test_the_seed_of_the_split_fixes_the_batches():
+    split = make_split()
+    one, same, other = (
+        train_stack(split, [Config()], epochs=2, split_seed=s, **SMALL).columns["val_log_loss"]
+        for s in (3, 3, 4)
+    )
+    np.testing.assert_array_equal(one, same)
+    assert (one != other).any()
+
+
+def test_a_run_that_diverges_is_flagged_and_the_others_go_on():
+    split = make_split()
+    configs = [Config("mmce", 0.5, 2.0, seed=s) for s in range(3)]
+    alone = train_stack(split, [configs[2]], epochs=5, **SMALL)
+    seen = []
+    for epoch in epochs_of(split, configs, **SMALL):
+        seen.append(epoch.columns)
+        if epoch.number == 2:
+            epoch.network.hidden[0][0][1] = torch.nan
+        if epoch.number == 5:
+            break
+    for e, columns in enumerate(seen):
+        assert columns["diverged"].tolist() == [0, float(e >= 2), 0]
+        for name, values in columns.items():
+            assert values[2] == pytest.approx(alone.columns[name][0, e], rel=1e-7), name
+            if name != "diverged":
+                assert np.isnan(values[1]) == (e >= 2), name
+
+
+def test_the_result_names_what_diverged():
+    split = make_split()
+    wild, tame = Config("ce", seed=3, rate=1e200), Config("ce", seed=3)
+    result = train_stack(split, [tame, wild, tame], epochs=3, **SMALL)
+    assert result.diverged == (wild,)
+    np.testing.assert_array_equal(
+        result.columns["val_log_loss"][0], result.columns["val_log_loss"][2]
+    )
+
+
+def test_weights_at_chosen_epochs_give_the_measured_logits():
+    split = make_split()
+    configs = [Config("ce", seed=s) for s in range(3)]
+    result = train_stack(split, configs, epochs=4, keep_epochs=(2, 4), chunk=2, **SMALL)
+    assert set(result.layers) == {2, 4}
+    for epoch, layers in result.layers.items():
+        for c in range(3):
+            a = split.test.X.astype(np.float64)
+            for i, (weight, bias) in enumerate(layers[c]):
+                a = a @ weight.numpy() + bias.numpy()
+                a = np.maximum(a, 0) if i < len(layers[c]) - 1 else a
+            measured = result.columns["test_accuracy"][c, epoch - 1]
+            assert measured == (a.argmax(axis=1) == split.test.y).mean()
+
+
+def test_a_group_absent_from_validation_keeps_its_slot():
+    split = make_split()
+    val = dataclasses.replace(split.val, group=np.zeros_like(split.val.group))
+    result = train_stack(dataclasses.replace(split, val=val), [Config()], epochs=2, **SMALL)
+    assert (result.columns["temperature_1"] == 1.0).all()
+    assert np.isnan(result.columns["val_ece15_1"]).all()
+    assert np.isfinite(result.columns["test_group_pe"]).all()
+
+
+def test_float32_is_close_to_float64():
+    split = make_split()
+    runs = [Config("mmce-w", 0.5, 1.0, s) for s in range(2)]
+    double = train_stack(split, runs, epochs=3, **SMALL).columns
+    single = train_stack(split, runs, epochs=3, **{**SMALL, "dtype": torch.float32}).columns
+    for name in ("val_log_loss", "test_pe", "train_loss"):
+        np.testing.assert_allclose(single[name], double[name], rtol=1e-4)
+
+
+def test_the_frame_has_a_row_per_run_and_epoch():
+    split = make_split()
+    configs = [Config("dca", 0.25, 2.0, seed=4), Config("ce", seed=5)]
+    result = train_stack(split, configs, epochs=3, **SMALL)
+    frame = result.to_frame()
+    assert len(frame) == 6
+    assert frame["epoch"].tolist() == [1, 2, 3] * 2
+    assert frame["seed"].tolist() == [4] * 3 + [5] * 3
+    row = frame[(frame["technique"] == "dca") & (frame["epoch"] == 2)].iloc[0]
+    assert row["test_ece10"] == result.columns["test_ece10"][0, 1]
+
+
+def test_progress_counts_runs_times_epochs(capsys):
+    seen = []
+    configs = [Config(seed=s) for s in range(5)]
+    train_stack(
+        make_split(), configs, epochs=2, chunk=2, progress=lambda *now: seen.append(now), **SMALL
+    )
+    assert seen[-1] == (10, 10)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    train_stack(make_split(), configs, epochs=2, progress=True, **SMALL)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "10 of 10 runs × epochs" in captured.err
+
+
+def test_epochs_go_on_for_as_long_as_one_asks():
+    epochs = epochs_of(make_split(), [Config()], **SMALL)
+    assert [next(epochs).number for _ in range(3)] == [1, 2, 3]
+
+
+def test_threads_are_given_back():
+    before = torch.get_num_threads()
+    train_stack(make_split(), [Config()], epochs=1, **SMALL)
+    assert torch.get_num_threads() == before
+
+
+def test_an_error_inside_a_chunk_reaches_the_caller():
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    before = torch.get_num_threads()
+    with pytest.raises(KeyboardInterrupt):
+        train_stack(make_split(), [Config()], epochs=50, progress=stop, **SMALL)
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize(
+    ("configs", "options", "message"),
+    [
+        ([], {}, "configs is empty"),
+        ([Config("mcee")], {}, "unknown technique 'mcee'"),
+        ([Config(rate=0.0)], {}, "rate must be positive"),
+        ([Config("mmce", rho=1.5)], {}, r"rho must be within 0\.\.1"),
+        ([Config("mmce", lam=-1.0)], {}, "lam must be finite"),
+        ([Config()], {"epochs": 0}, "epochs and batch_size must be positive"),
+        ([Config()], {"keep_epochs": (4,)}, r"keep_epochs must be within 1\.\.3, got \[4\]"),
+    ],
+)
+def test_mistakes_are_named_before_any_work(configs, options, message):
+    with pytest.raises(ValueError, match=message):
+        train_stack(make_split(), configs, **{"epochs": 3, **SMALL, **options})
+
+
+def test_a_split_that_is_not_finite_or_empty_is_refused():
+    split = make_split()
+    broken = split.train.X.copy()
+    broken[3, 1] = np.nan
+    with pytest.raises(ValueError, match="train part of the split has values that are not finite"):
+        train_stack(
+            dataclasses.replace(split, train=dataclasses.replace(split.train, X=broken)), [Config()]
+        )
+    empty = make_split(sizes=(90, 40, 41))
+    nothing = dataclasses.replace(
+        empty.val, X=empty.val.X[:0], y=empty.val.y[:0], group=empty.val.group[:0]
+    )
+    with pytest.raises(ValueError, match="val part of the split has no rows"):
+        train_stack(dataclasses.replace(empty, val=nothing), [Config()])
+
+
+def test_no_warning_escapes(recwarn):
+    warnings.simplefilter("error")
+    train_stack(make_split(sizes=(90, 12, 9)), [Config("mmce", 0.5, 5.0)], epochs=3, **SMALL)
+    assert not recwarn.list
