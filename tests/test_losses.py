@@ -384,7 +384,7 @@ def test_vmap_over_the_weights(name):
         ({"lam": -1.0}, r"lam must be finite and not negative, got -1"),
         ({"lam": [1.0, -2.0]}, r"lam must be finite and not negative, got \[1\.0, -2\.0\]"),
         ({"lam": float("inf")}, r"lam must be finite and not negative, got inf"),
-        ({"alpha": 1.5}, r"alpha must be within 0\.\.1, got 1\.5"),
+        ({"alpha": 1.5}, r"alpha must be at least 0 and below 1, got 1\.5"),
         ({"gamma": -1.0}, r"gamma must not be negative, got -1"),
         ({"gamma_hard": -1.0}, r"gamma_hard must not be negative, got -1"),
         ({"kernel_width": 0.0}, r"kernel_width must be positive, got 0"),
@@ -463,3 +463,26 @@ def test_mistakes_of_groups_and_weights(name, rho, logits, groups, message):
 def test_mistakes_of_lam(name, lam, logits, message):
     with pytest.raises(ValueError, match=message):
         GroupwiseLoss(name, rho=0.3, lam=lam)(logits, TARGETS, GROUPS)
+
+
+@pytest.mark.parametrize("name", ["dca", "mmce", "mmce-w"])
+def test_the_logits_decide_what_is_predicted(name):
+    """Logits that float32's probabilities cannot tell apart are not a tie."""
+    logits, targets = torch.tensor([[0.0, 1e-8], [0.0, 0.0]]), torch.tensor([1, 0])
+    loss = GroupwiseLoss(name)
+    assert loss(logits, targets).item() == pytest.approx(
+        loss(logits.double(), targets).item(), rel=1e-6
+    )
+
+
+def test_a_parameter_as_weight_is_not_registered():
+    weight = torch.nn.Parameter(torch.tensor(0.3))
+    loss = GroupwiseLoss("mmce", rho=weight, lam=torch.nn.Parameter(torch.tensor(2.0)))
+    assert not list(loss.parameters())
+    assert not loss.state_dict()
+
+
+@pytest.mark.parametrize("hard", [-0.1, 1.1])
+def test_hard_is_a_probability(hard):
+    with pytest.raises(ValueError, match=r"hard must be within 0\.\.1"):
+        GroupwiseLoss("flsd", hard=hard)

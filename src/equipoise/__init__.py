@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from equipoise.audit import AuditReport, AuditTable
     from equipoise.calibration import GroupTemperatureScaling, TemperatureScaling
+    from equipoise.estimators import GroupwiseMLPClassifier
 
 __version__ = "0.1.0"
 
@@ -18,6 +19,7 @@ _HOME = {
     "AuditReport": "audit",
     "AuditTable": "audit",
     "GroupTemperatureScaling": "calibration",
+    "GroupwiseMLPClassifier": "estimators",
     "TemperatureScaling": "calibration",
 }
 
@@ -25,6 +27,7 @@ __all__ = [
     "AuditReport",
     "AuditTable",
     "GroupTemperatureScaling",
+    "GroupwiseMLPClassifier",
     "TemperatureScaling",
 ]
 

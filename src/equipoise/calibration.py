@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import warnings
 from collections.abc import Hashable
 from pathlib import Path
@@ -30,6 +29,7 @@ from equipoise.inputs import (
     to_plain,
 )
 from equipoise.metrics import expected_calibration_error
+from equipoise.modelfile import replace_file
 
 __all__ = ["GroupTemperatureScaling", "TemperatureScaling", "fit_temperatures"]
 
@@ -260,13 +260,13 @@ class TemperatureScaling(BaseEstimator):
 
     # --- files ---
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write parameters and temperatures as JSON."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return parameters and temperatures as plain numbers, strings and lists."""
         if not hasattr(self, "classes_"):
             raise ValueError(
                 f"{type(self).__name__} is not fitted yet, so there is nothing to save"
             )
-        data = {
+        return {
             "format": f"equipoise.{type(self).__name__}/1",
             "params": self.get_params(),
             "classes": [to_plain(v) for v in self.classes_.tolist()],
@@ -274,20 +274,11 @@ class TemperatureScaling(BaseEstimator):
             "converged": self.converged_,
             **self._state(),
         }
-        text = json.dumps(data, indent=2)
-        target = Path(path)
-        # whole or not at all: a reader never sees half a file
-        with tempfile.NamedTemporaryFile(
-            "w", dir=target.parent, prefix=target.name, suffix=".tmp", delete=False
-        ) as file:
-            file.write(text)
-        Path(file.name).replace(target)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote; anything else is refused."""
+    def from_dict(cls, data: Any) -> Self:
+        """Read what `to_dict` gave; raise ValueError for anything else."""
         try:
-            data = json.loads(Path(path).read_text())
             if data["format"] != f"equipoise.{cls.__name__}/1":
                 raise ValueError(f"its format is {data['format']!r}")
             params = {k: from_plain(v) for k, v in data["params"].items()}
@@ -297,8 +288,21 @@ class TemperatureScaling(BaseEstimator):
             scaling.n_iter_, scaling.converged_ = int(data["n_iter"]), bool(data["converged"])
             scaling._restore(data)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{os.fspath(path)} is not a saved {cls.__name__}: {error}") from None
+            raise ValueError(f"not a saved {cls.__name__}: {error}") from None
         return scaling
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write parameters and temperatures as JSON."""
+        replace_file(Path(path), json.dumps(self.to_dict(), indent=2).encode())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what `save` wrote; anything else is refused."""
+        try:
+            return cls.from_dict(json.loads(Path(path).read_text()))
+        except ValueError as error:
+            reason = str(error).removeprefix(f"not a saved {cls.__name__}: ")
+            raise ValueError(f"{os.fspath(path)} is not a saved {cls.__name__}: {reason}") from None
 
     def _state(self) -> dict[str, Any]:
         return {"temperature": self.temperature_}
@@ -488,12 +492,18 @@ class GroupTemperatureScaling(TemperatureScaling):
         super()._restore(data)
         rows = [(from_plain(row["group"]), row) for row in data["groups"]]
         self.temperatures_ = {g: _positive(row["temperature"]) for g, row in rows}
-        self.shares_ = {g: _positive(row["share"]) for g, row in rows}
+        self.shares_ = {g: _share(row["share"]) for g, row in rows}
 
 
 def _positive(value: Any) -> float:
     if not isinstance(value, float | int) or not 0.0 < value < float("inf"):
         raise ValueError(f"{value!r} is not a positive number")
+    return float(value)
+
+
+def _share(value: Any) -> float:
+    if not isinstance(value, float | int) or not 0.0 <= value <= 1.0:
+        raise ValueError(f"{value!r} is not a share")
     return float(value)
 
 

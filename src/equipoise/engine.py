@@ -223,10 +223,12 @@ def epochs_of(
     split_seed: int = 0,
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
+    measured: Sequence[str] = ("val", "test"),
 ) -> Iterator[Epoch]:
     """Train one chunk of configurations with one learning rate, for as long as one asks for more.
 
     A configuration whose logits are no longer finite is stopped and flagged; the others go on.
+    `measured` names the parts of the split that are measured; temperatures are fitted on "val".
     """
     n_classes = n_classes or int(split.train.y.max()) + 1
     train = _Rows(split.train, device, dtype)
@@ -239,7 +241,7 @@ def epochs_of(
     )
     adam = Adam(network.parameters(), configs[0].rate)
     losses = _Losses(configs, device, dtype)
-    measure = _Measure(split, n_classes, device, dtype)
+    measure = _Measure(split, n_classes, device, dtype, measured)
     shuffle = torch.Generator().manual_seed(split_seed)
     alive = torch.ones(len(configs), dtype=torch.bool, device=device)
     number = 0
@@ -328,8 +330,15 @@ class _Losses:
 class _Measure:
     """Metrics of a chunk on the validation and test parts, before and after temperatures."""
 
-    def __init__(self, split: Split, n_classes: int, device: str, dtype: torch.dtype) -> None:
-        self.parts = {"val": split.val, "test": split.test}
+    def __init__(
+        self,
+        split: Split,
+        n_classes: int,
+        device: str,
+        dtype: torch.dtype,
+        measured: Sequence[str],
+    ) -> None:
+        self.parts = {name: getattr(split, name) for name in measured}
         self.rows = {name: _Rows(part, device, dtype) for name, part in self.parts.items()}
         groups = [split.train.group, split.val.group, split.test.group]
         self.n_groups = int(max(g.max(initial=0) for g in groups)) + 1

@@ -49,7 +49,7 @@ def _sums(v: Tensor, r: Tensor, width: float) -> tuple[Tensor, Tensor]:
     # stands before and after each i are two prefix sums:
     #   before_i = exp(-r_i / w) sum_{r_j < r_i} v_j exp(r_j / w), after_i likewise.
     # Rows of equal r have kernel 1 and, as |.| has gradient 0 there, no part in the gradient of r:
-    # the prefix sums are read at the ends of each run of equals, upto being before + the run.
+    # the prefix sums are read at the ends of each run of equals, and the run is summed by itself.
     # All in float64: a prefix sum in float32 loses the digits that cancel.
     ordered, order = r.double().contiguous().sort(dim=-1)
     value = v.double().gather(-1, order)
@@ -60,9 +60,10 @@ def _sums(v: Tensor, r: Tensor, width: float) -> tuple[Tensor, Tensor]:
     fixed = ordered.detach()
     first = torch.searchsorted(fixed, fixed)
     beyond = torch.searchsorted(fixed, fixed, right=True)
-    before, upto = left.gather(-1, first) / grow, left.gather(-1, beyond) / grow
-    after = right.gather(-1, beyond) * grow
-    product, slope = upto + after, (after - before) / width
+    before, after = left.gather(-1, first) / grow, right.gather(-1, beyond) * grow
+    plain = torch.cat([nothing, torch.cumsum(value, dim=-1)], dim=-1)
+    run = plain.gather(-1, beyond) - plain.gather(-1, first)
+    product, slope = before + run + after, (after - before) / width
     # every place is written to, so what is scattered into does not matter
     return product.scatter(-1, order, product), slope.scatter(-1, order, slope)
 

@@ -23,19 +23,39 @@ __all__ = ["LOSSES", "GroupwiseLoss", "Loss"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Membership:
-    """Which row belongs to which group, and what each group weighs.
+class Batch:
+    """What a loss sees of a batch.
 
     Attributes
     ----------
+    log_prob
+        (..., n, class): logarithms of the probabilities.
+    top
+        (..., n): the class of the largest logit; a tie goes to the first. Taken from the logits,
+        because float32 makes equals of probabilities that differ by less than its rounding.
+    targets
+        (n,) or (..., n): the labels' classes.
     member
         (..., n, group): 1 where the row is of the group.
     weight
-        (..., group): the weights pi.
+        (..., group): the weights pi of the groups.
     """
 
+    log_prob: Tensor
+    top: Tensor
+    targets: Tensor
     member: Tensor
     weight: Tensor
+
+    def label_log_prob(self) -> Tensor:
+        """Return log p_y of each row."""
+        index = self.targets.unsqueeze(-1).expand(*self.log_prob.shape[:-1], 1)
+        return self.log_prob.gather(-1, index).squeeze(-1)
+
+    def top_label(self) -> tuple[Tensor, Tensor]:
+        """Return confidence, and 1 where the prediction is right."""
+        confidence = self.log_prob.gather(-1, self.top.unsqueeze(-1)).squeeze(-1).exp()
+        return confidence, (self.top == self.targets).to(confidence.dtype)
 
     def totals(self, values: Tensor) -> Tensor:
         """Sum values (..., n) within each group."""
@@ -51,42 +71,32 @@ class Membership:
         return (self.member @ each.unsqueeze(-1)).squeeze(-1) * selected
 
 
-def _label_log_prob(log_prob: Tensor, targets: Tensor) -> Tensor:
-    index = targets.unsqueeze(-1).expand(*log_prob.shape[:-1], 1)
-    return log_prob.gather(-1, index).squeeze(-1)
-
-
 # --- linear: one value per row ---------------------------------------------------------------
 
 
-def cross_entropy(log_prob: Tensor, targets: Tensor) -> Tensor:
+def cross_entropy(batch: Batch) -> Tensor:
     """Return -log p_y of each row."""
-    return -_label_log_prob(log_prob, targets)
+    return -batch.label_log_prob()
 
 
-def label_smoothing(log_prob: Tensor, targets: Tensor, *, alpha: float = 0.05) -> Tensor:
+def label_smoothing(batch: Batch, *, alpha: float = 0.05) -> Tensor:
     """Return the cross entropy with 1 - alpha on the label and alpha / (K - 1) on each other."""
-    own = _label_log_prob(log_prob, targets)
-    others = log_prob.sum(-1) - own
-    return -(1.0 - alpha) * own - alpha / (log_prob.shape[-1] - 1) * others
+    own = batch.label_log_prob()
+    others = batch.log_prob.sum(-1) - own
+    return -(1.0 - alpha) * own - alpha / (batch.log_prob.shape[-1] - 1) * others
 
 
-def focal(log_prob: Tensor, targets: Tensor, *, gamma: float = 3.0) -> Tensor:
+def focal(batch: Batch, *, gamma: float = 3.0) -> Tensor:
     """Return -(1 - p_y)**gamma log p_y of each row."""
-    own = _label_log_prob(log_prob, targets)
+    own = batch.label_log_prob()
     return -(_complement(own) ** gamma) * own
 
 
 def sample_dependent_focal(
-    log_prob: Tensor,
-    targets: Tensor,
-    *,
-    gamma: float = 3.0,
-    gamma_hard: float = 5.0,
-    hard: float = 0.2,
+    batch: Batch, *, gamma: float = 3.0, gamma_hard: float = 5.0, hard: float = 0.2
 ) -> Tensor:
     """Return the focal loss with `gamma_hard` where p_y <= `hard`, and `gamma` elsewhere."""
-    own = _label_log_prob(log_prob, targets)
+    own = batch.label_log_prob()
     rest = _complement(own)
     return -torch.where(own.exp() <= hard, rest**gamma_hard, rest**gamma) * own
 
@@ -99,42 +109,31 @@ def _complement(log_p: Tensor) -> Tensor:
 # --- gaps and pairs: one value per batch -----------------------------------------------------
 
 
-def _top_label(log_prob: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Return confidence and correctness; a tie goes to the first class."""
-    top = log_prob.argmax(-1)
-    confidence = log_prob.gather(-1, top.unsqueeze(-1)).squeeze(-1).exp()
-    return confidence, (top == targets).to(log_prob.dtype)
-
-
-def dca(log_prob: Tensor, targets: Tensor, groups: Membership) -> Tensor:
+def dca(batch: Batch) -> Tensor:
     """Return sum_g pi_g |accuracy - mean confidence| of the groups."""
-    confidence, correct = _top_label(log_prob, targets)
-    return (groups.weight * groups.means(correct - confidence).abs()).sum(-1)
+    confidence, correct = batch.top_label()
+    return (batch.weight * batch.means(correct - confidence).abs()).sum(-1)
 
 
-def mdca(log_prob: Tensor, targets: Tensor, groups: Membership) -> Tensor:
+def mdca(batch: Batch) -> Tensor:
     """Return sum_g pi_g mean_k |mean p_k - share of label k| of the groups."""
-    classes = torch.arange(log_prob.shape[-1], device=log_prob.device)
-    gap = log_prob.exp() - (targets.unsqueeze(-1) == classes).to(log_prob.dtype)
-    per_class = groups.means(gap.movedim(-1, 0)).abs().mean(0)
-    return (groups.weight * per_class).sum(-1)
+    classes = torch.arange(batch.log_prob.shape[-1], device=batch.log_prob.device)
+    gap = batch.log_prob.exp() - (batch.targets.unsqueeze(-1) == classes).to(batch.log_prob.dtype)
+    per_class = batch.means(gap.movedim(-1, 0)).abs().mean(0)
+    return (batch.weight * per_class).sum(-1)
 
 
-def mmce(
-    log_prob: Tensor, targets: Tensor, groups: Membership, *, kernel_width: float = 0.4
-) -> Tensor:
+def mmce(batch: Batch, *, kernel_width: float = 0.4) -> Tensor:
     """Return sqrt(v' K v), v_i = pi_g (correct_i - confidence_i) / n_g."""
-    confidence, correct = _top_label(log_prob, targets)
-    v = groups.shares(torch.ones_like(correct)) * (correct - confidence)
+    confidence, correct = batch.top_label()
+    v = batch.shares(torch.ones_like(correct)) * (correct - confidence)
     return _safe_sqrt(laplacian_form(v, confidence, kernel_width), v)
 
 
-def mmce_w(
-    log_prob: Tensor, targets: Tensor, groups: Membership, *, kernel_width: float = 0.4
-) -> Tensor:
+def mmce_w(batch: Batch, *, kernel_width: float = 0.4) -> Tensor:
     """Return sqrt(v' K v), v_i = pi_g (1 - r_i) / (number right) or -pi_g r_i / (number wrong)."""
-    confidence, correct = _top_label(log_prob, targets)
-    v = groups.shares(correct) * (1.0 - confidence) - groups.shares(1.0 - correct) * confidence
+    confidence, correct = batch.top_label()
+    v = batch.shares(correct) * (1.0 - confidence) - batch.shares(1.0 - correct) * confidence
     return _safe_sqrt(laplacian_form(v, confidence, kernel_width), v)
 
 
@@ -155,8 +154,8 @@ class Loss:
     Attributes
     ----------
     term
-        The value per row of a linear loss (log_prob, targets, **constants) -> (..., n); else the
-        group-wise term (log_prob, targets, groups, **constants) -> (...).
+        (batch, **constants) -> (..., n), the value per row of a linear loss; else (...), the
+        group-wise term.
     form
         "linear", "gaps" or "pair-wise".
     added
@@ -244,13 +243,16 @@ class GroupwiseLoss(nn.Module):
             "kernel_width": kernel_width,
         }
         if not 0.0 <= alpha < 1.0:
-            raise ValueError(f"alpha must be within 0..1, got {alpha}")
+            raise ValueError(f"alpha must be at least 0 and below 1, got {alpha}")
+        if not 0.0 <= hard <= 1.0:
+            raise ValueError(f"hard must be within 0..1, got {hard}")
         for what in ("gamma", "gamma_hard"):
             if given[what] < 0.0:
                 raise ValueError(f"{what} must not be negative, got {given[what]}")
         if kernel_width <= 0.0:
             raise ValueError(f"kernel_width must be positive, got {kernel_width}")
-        self.name, self.rho, self.lam = name, rho, lam
+        # a Parameter would be registered, and become state
+        self.name, self.rho, self.lam = name, _detached(rho), _detached(lam)
         self.constants = {what: given[what] for what in LOSSES[name].constants}
         _check_rho(rho)
         strength = _tensor(lam)
@@ -261,28 +263,27 @@ class GroupwiseLoss(nn.Module):
         """Return the loss: a scalar, or (config,) for stacked logits."""
         _check_shapes(logits, targets, groups)
         loss = LOSSES[self.name]
-        targets = targets.long()
-        log_prob = logits.log_softmax(-1)
         _check_range(targets, logits.shape[-1], "targets", "classes", "columns of logits")
+        batch = Batch(
+            logits.log_softmax(-1), logits.argmax(-1), targets.long(), *self._groups(logits, groups)
+        )
         if not loss.grouped:
-            return loss.term(log_prob, targets).mean(-1)
-        membership = self._membership(logits, groups)
+            return loss.term(batch).mean(-1)
         if loss.form == "linear":
-            values = loss.term(log_prob, targets, **self.constants)
-            return (membership.shares(torch.ones_like(values)) * values).sum(-1)
+            values = loss.term(batch, **self.constants)
+            return (batch.shares(torch.ones_like(values)) * values).sum(-1)
         lam = _tensor(self.lam, logits)
         if lam.ndim > logits.ndim - 2 or (lam.ndim and lam.shape[0] != logits.shape[0]):
             raise ValueError(
                 f"lam must be a number{' or (config,)' if logits.ndim == 3 else ''} for logits "
                 f"{_axes(logits)}, got shape {tuple(lam.shape)}"
             )
-        term = loss.term(log_prob, targets, membership, **self.constants)
-        return cross_entropy(log_prob, targets).mean(-1) + lam * term
+        return cross_entropy(batch).mean(-1) + lam * loss.term(batch, **self.constants)
 
-    def _membership(self, logits: Tensor, groups: Tensor | None) -> Membership:
-        if self.rho is None:
-            ones = logits.new_ones(logits.shape[-2], 1)
-            return Membership(ones, logits.new_ones(1))
+    def _groups(self, logits: Tensor, groups: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return who is of which group, and the groups' weights."""
+        if self.rho is None or not LOSSES[self.name].grouped:
+            return logits.new_ones(logits.shape[-2], 1), logits.new_ones(1)
         if groups is None:
             raise ValueError(
                 f"{self.name} with rho={self.rho} is group-wise, so groups are needed; "
@@ -292,12 +293,16 @@ class GroupwiseLoss(nn.Module):
         n_groups = weight.shape[-1]
         _check_range(groups, n_groups, "groups", "groups", "weights in rho")
         slots = torch.arange(n_groups, device=logits.device)
-        return Membership((groups.unsqueeze(-1) == slots).to(logits.dtype), weight)
+        return (groups.unsqueeze(-1) == slots).to(logits.dtype), weight
 
     def extra_repr(self) -> str:
         """Return what the module's repr shows."""
         constants = "".join(f", {k}={v}" for k, v in self.constants.items())
         return f"{self.name!r}, rho={self.rho}, lam={self.lam}{constants}"
+
+
+def _detached(value: Any) -> Any:
+    return value.detach() if isinstance(value, nn.Parameter) else value
 
 
 def _tensor(value: Any, like: Tensor | None = None) -> Tensor:
@@ -361,7 +366,8 @@ def _check_shapes(logits: Tensor, targets: Tensor, groups: Tensor | None) -> Non
             continue
         if values.shape not in (logits.shape[-2:-1], logits.shape[:-1]):
             raise ValueError(
-                f"{name} must be (sample,) for logits {_axes(logits)}, got {tuple(values.shape)}"
+                f"{name} must be (sample,){' or (config, sample)' * (logits.ndim == 3)} for logits "
+                f"{_axes(logits)}, got {tuple(values.shape)}"
             )
         if values.is_floating_point() or values.dtype == torch.bool:
             raise TypeError(f"{name} must be integers, got {values.dtype}; convert with .long()")

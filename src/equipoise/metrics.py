@@ -523,6 +523,8 @@ def stacked_proportional_equality(
     `rates` (group, class) are those of the labels; the first group is the reference.
     """
     pairs = _pairs(table.groups, None)
+    if not pairs:  # one group has nothing to be compared with
+        return np.full(len(table["weight"]), np.nan)
     return _largest_gap(*_rate_ratios(table, rates, pairs, kind, form))
 
 
