@@ -6,10 +6,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-CROSSOVER = 128**2
+CROSSOVER = 160**2
 """Pairs of rows up to which the plain form is used. Measured forward and backward on one thread,
-sorting takes as long as the plain form at 128 rows, half as long at 256, a sixth at 512."""
+sorting takes 1.3 times as long as the plain form at 128 rows, 0.65 at 256, 0.25 at 512."""
 
 NARROWEST = 1 / 600
 """The sorted form holds exp(1 / width) in float64, which ends near exp(709)."""
@@ -57,9 +58,11 @@ def _sums(v: Tensor, r: Tensor, width: float) -> tuple[Tensor, Tensor]:
     nothing = torch.zeros_like(value[..., :1])
     left = torch.cat([nothing, torch.cumsum(value * grow, dim=-1)], dim=-1)
     right = torch.cat([nothing, torch.cumsum((value / grow).flip(-1), dim=-1)], dim=-1).flip(-1)
-    fixed = ordered.detach()
-    first = torch.searchsorted(fixed, fixed)
-    beyond = torch.searchsorted(fixed, fixed, right=True)
+    n, position = r.shape[-1], torch.arange(r.shape[-1], device=r.device)
+    new = ordered[..., 1:] != ordered[..., :-1]
+    first = torch.where(pad(new, (1, 0), value=True), position, 0).cummax(dim=-1).values
+    ends = torch.where(pad(new, (0, 1), value=True), position + 1, n)
+    beyond = ends.flip(-1).cummin(dim=-1).values.flip(-1)
     before, after = left.gather(-1, first) / grow, right.gather(-1, beyond) * grow
     plain = torch.cat([nothing, torch.cumsum(value, dim=-1)], dim=-1)
     run = plain.gather(-1, beyond) - plain.gather(-1, first)
