@@ -1,0 +1,359 @@
+"""GroupwiseMLPClassifier: scikit-learn's contract, groups by argument and by column, files."""
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import sklearn
+from safetensors.numpy import load_file, save_file
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from equipoise import GroupwiseMLPClassifier
+from equipoise.engine import Config, train_stack
+from equipoise.losses import LOSSES
+from equipoise.metrics import log_loss
+from equipoise.modelfile import write_model
+
+
+@parametrize_with_checks([GroupwiseMLPClassifier(max_epochs=100)])
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+def test_scikit_learns_contract(estimator, check):
+    check(estimator)
+
+
+def sample(n=400, classes=2, groups=("f", "m"), seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    group = np.array(groups, dtype=object)[rng.integers(0, len(groups), n)]
+    score = 2 * X[:, :classes] + (group == groups[0])[:, None] * np.arange(classes)
+    y = np.array(["ay", "bee", "sea"])[(score + rng.gumbel(size=score.shape)).argmax(axis=1)]
+    return X, y, group
+
+
+FAST = {"max_epochs": 15, "hidden_layer_sizes": (16,), "random_state": 0}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(("classes", "groups"), [(2, ("f", "m")), (3, ("f", "m", "x"))])
+def test_every_loss_learns(loss, classes, groups):
+    X, y, group = sample(900, classes, groups)
+    model = GroupwiseMLPClassifier(loss, learning_rate=0.01, **FAST | {"max_epochs": 60})
+    model.fit(X[:600], y[:600], sensitive_features=group[:600])
+    assert model.score(X[600:], y[600:]) > (0.75 if classes == 2 else 0.6)
+    prob = model.predict_proba(X[600:], sensitive_features=group[600:])
+    assert prob.shape == (300, classes)
+    np.testing.assert_allclose(prob.sum(axis=1), 1.0)
+    assert model.classes_[prob.argmax(axis=1)].tolist() == model.predict(X[600:]).tolist()
+    assert set(model.temperatures_) == set(groups)
+    assert log_loss(y[600:], prob, labels=model.classes_) < np.log(classes) * 0.8
+
+
+def test_it_is_the_engine_with_one_configuration():
+    X, y, group = sample(300)
+    model = GroupwiseMLPClassifier(
+        "dca", 0.3, 3.0, early_stopping=None, calibrate=None, **FAST | {"max_epochs": 4}
+    ).fit(X, y, sensitive_features=group)
+    seeds = np.random.RandomState(0).randint(np.iinfo(np.int32).max, size=3)
+    codes = np.unique(y, return_inverse=True)[1]
+    members = np.unique(group.astype(str), return_inverse=True)[1]
+    split = model._hold_out(X, codes, members, seeds[0])
+    assert len(split.val.y) == 38
+    config = Config("dca", (0.7, 0.3), 3.0, int(seeds[1]), 1e-3)
+    result = train_stack(
+        split, [config], epochs=4, hidden=(16,), split_seed=int(seeds[2]), keep_epochs=(4,)
+    )
+    for (weight, bias), (w, b) in zip(model.layers_, result.layers[4][0], strict=True):
+        np.testing.assert_array_equal(weight, w.numpy())
+        np.testing.assert_array_equal(bias, b.numpy())
+    assert model.history_["log_loss"] == result.columns["val_log_loss"][0].tolist()
+    assert model.n_iter_ == model.best_epoch_ == 4
+
+
+@pytest.mark.parametrize("metric", ["log_loss", "ece", "pe", "accuracy"])
+def test_early_stopping_keeps_the_best_epoch(metric):
+    X, y, group = sample(300)
+    model = GroupwiseMLPClassifier(
+        early_stopping=metric, patience=5, learning_rate=0.02, **FAST | {"max_epochs": 60}
+    ).fit(X, y, sensitive_features=group)
+    seen = model.history_[metric]
+    best = np.argmax(seen) if metric == "accuracy" else np.argmin(seen)
+    assert model.best_epoch_ == best + 1
+    assert len(seen) == model.n_iter_
+    assert model.n_iter_ == 60 or model.n_iter_ == model.best_epoch_ + 5
+
+
+def test_held_out_rows_are_stratified():
+    X, y, group = sample(800)
+    model = GroupwiseMLPClassifier(validation_fraction=0.25, **FAST)
+    model.classes_, codes = np.unique(y, return_inverse=True)
+    members = (group == "m").astype(np.int64)
+    split = model._hold_out(X, codes, members, 1)
+    assert not set(split.train.rows) & set(split.val.rows)
+    assert len(split.val.y) == 200
+    for label in (0, 1):
+        for member in (0, 1):
+            own = (codes == label) & (members == member)
+            held = ((split.val.y == label) & (split.val.group == member)).sum()
+            assert abs(held - own.sum() / 4) <= 1.5
+
+
+def test_the_group_as_a_column_is_the_group_as_an_argument():
+    X, y, group = sample()
+    by_argument = GroupwiseMLPClassifier(**FAST).fit(X, y, sensitive_features=group)
+    expected = by_argument.predict_proba(X, sensitive_features=group)
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(sex=group)
+    for table in (frame, pl.from_pandas(frame.astype({"sex": str}))):
+        model = GroupwiseMLPClassifier(sensitive_columns="sex", **FAST).fit(table, y)
+        np.testing.assert_allclose(model.predict_proba(table), expected, rtol=1e-6)
+        assert model.n_features_in_ == 4
+    with pytest.raises(ValueError, match="not both"):
+        model.fit(frame, y, sensitive_features=group)
+    with pytest.raises(ValueError, match="X has no column 'sex'"):
+        model.predict_proba(frame.drop(columns="sex"))
+    with pytest.raises(TypeError, match="X must be a data frame, got ndarray"):
+        model.fit(X, y)
+
+
+def test_intersections():
+    X, y, group = sample()
+    old = np.arange(len(y)) % 2
+    frame = pd.DataFrame({"sex": group, "old": old})
+    model = GroupwiseMLPClassifier(**FAST).fit(X, y, sensitive_features=frame)
+    assert model.groups_ == [("f", 0), ("f", 1), ("m", 0), ("m", 1)]
+    assert list(model.temperatures_) == model.groups_
+    model.predict_proba(X, sensitive_features=frame)
+
+
+@pytest.mark.parametrize("routing", [False, True])
+def test_cross_validation_and_search_with_the_group_as_a_column(routing):
+    X, y, group = sample(200)
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(sex=group)
+    model = GroupwiseMLPClassifier(sensitive_columns="sex", **FAST | {"max_epochs": 3})
+    with sklearn.config_context(enable_metadata_routing=routing):
+        scores = cross_validate(model, frame, y, cv=3, scoring="neg_log_loss")
+        assert np.isfinite(scores["test_score"]).all()
+        search = GridSearchCV(model, {"lam": [0.5, 2.0]}, cv=2, scoring="neg_log_loss")
+        assert search.fit(frame, y).best_params_["lam"] in (0.5, 2.0)
+
+
+def test_a_group_that_is_not_routed_to_prediction_is_an_error_not_a_wrong_temperature():
+    X, y, group = sample(200)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = GroupwiseMLPClassifier(**FAST | {"max_epochs": 3})
+        model.set_fit_request(sensitive_features=True)
+        with pytest.raises(ValueError, match="sensitive_features were not passed"):
+            cross_validate(
+                model,
+                X,
+                y,
+                cv=2,
+                scoring="neg_log_loss",
+                params={"sensitive_features": group},
+                error_score="raise",
+            )
+        scores = cross_validate(  # predictions need no group
+            model, X, y, cv=2, scoring="accuracy", params={"sensitive_features": group}
+        )
+        assert np.isfinite(scores["test_score"]).all()
+
+
+def test_inside_a_pipeline_with_routing():
+    X, y, group = sample(200)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = GroupwiseMLPClassifier(**FAST | {"max_epochs": 3})
+        model.set_fit_request(sensitive_features=True)
+        model.set_predict_proba_request(sensitive_features=True)
+        pipe = make_pipeline(StandardScaler(), model)
+        pipe.fit(X, y, sensitive_features=group)
+        assert pipe.predict_proba(X, sensitive_features=group).shape == (200, 2)
+
+
+@pytest.mark.parametrize("unseen", ["global", "mixture"])
+def test_unseen_groups(unseen):
+    X, y, group = sample()
+    model = GroupwiseMLPClassifier(unseen_group=unseen, **FAST)
+    model.fit(X, y, sensitive_features=group)
+    anywhere = model.predict_proba(X)
+    np.testing.assert_array_equal(
+        anywhere, model.predict_proba(X, sensitive_features=np.full(len(X), "new"))
+    )
+    assert model.classes_[anywhere.argmax(axis=1)].tolist() == model.predict(X).tolist()
+
+
+@pytest.mark.parametrize("calibrate", ["group", "common", None])
+def test_calibration_kinds(calibrate):
+    X, y, group = sample()
+    model = GroupwiseMLPClassifier(calibrate=calibrate, **FAST)
+    model.fit(X, y, sensitive_features=group)
+    assert hasattr(model, "temperature_") == (calibrate is not None)
+    assert hasattr(model, "temperatures_") == (calibrate == "group")
+    if calibrate != "group":
+        model.predict_proba(X)  # no group needed
+
+
+@pytest.mark.parametrize(
+    ("rho", "expected"),
+    [
+        ("equal", (0.5, 0.5)),
+        ("share", None),
+        (0.3, (0.7, 0.3)),
+        ({"m": 0.2, "f": 0.8}, (0.8, 0.2)),
+        (None, None),
+    ],
+)
+def test_what_rho_means(rho, expected):
+    X, y, group = sample()
+    model = GroupwiseMLPClassifier(rho=rho, **FAST).fit(X, y, sensitive_features=group)
+    members = (group == "m").astype(np.int64)
+    if rho == "share":
+        expected = (1 - members.mean(), members.mean())
+    assert model._group_weights(members) == (
+        expected if expected is None else pytest.approx(expected)
+    )
+
+
+def test_missing_values_are_imputed():
+    X, y, group = sample()
+    X[::7, 1] = np.nan
+    model = GroupwiseMLPClassifier(**FAST).fit(X, y, sensitive_features=group)
+    assert np.isfinite(model.predict_proba(X, sensitive_features=group)).all()
+    X[3, 2] = np.inf
+    with pytest.raises(ValueError, match="contains infinity"):
+        model.predict(X)
+
+
+def test_the_same_seed_gives_the_same_model():
+    X, y, group = sample()
+    models = [
+        GroupwiseMLPClassifier(**FAST | {"random_state": s}).fit(X, y, sensitive_features=group)
+        for s in (1, 1, 2)
+    ]
+    probs = [m.predict_proba(X, sensitive_features=group) for m in models]
+    np.testing.assert_array_equal(probs[0], probs[1])
+    assert (probs[0] != probs[2]).any()
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"loss": "mcee"}, "unknown loss 'mcee'"),
+        ({"early_stopping": "loss"}, "early_stopping must be None or one of"),
+        ({"calibrate": "platt"}, "calibrate must be"),
+        ({"validation_fraction": 1.0}, "validation_fraction must be"),
+        ({"max_epochs": 0}, "max_epochs must be at least 1"),
+        ({"learning_rate": 0.0}, "learning_rate must be positive"),
+        ({"rho": 1.2}, r"rho must be within 0\.\.1"),
+        ({"rho": {"f": 1.0}}, r"rho names the groups \['f'\], the data has \['f', 'm'\]"),
+        ({"rho": (0.2, 0.3, 0.5)}, "does not fit the groups"),
+        ({"unseen_group": "guess"}, "unseen_group must be"),
+        ({"learning_rate": 1e200}, "diverged in the first epoch"),
+    ],
+)
+def test_mistakes_are_named(params, message):
+    X, y, group = sample(60)
+    with pytest.raises(ValueError, match=message):
+        GroupwiseMLPClassifier(**FAST | params).fit(X, y, sensitive_features=group)
+
+
+def test_a_number_does_not_weigh_three_groups():
+    X, y, group = sample(90, groups=("f", "m", "x"))
+    with pytest.raises(ValueError, match=r"rho=0\.5 does not fit the groups \['f', 'm', 'x'\]"):
+        GroupwiseMLPClassifier(rho=0.5, **FAST).fit(X, y, sensitive_features=group)
+
+
+@pytest.mark.parametrize("calibrate", ["group", "common", None])
+@pytest.mark.parametrize("rho", ["equal", {"f": 0.3, "m": 0.7}], ids=["equal", "dict"])
+def test_save_and_load(tmp_path, calibrate, rho):
+    X, y, group = sample()
+    X[::9, 0] = np.nan
+    model = GroupwiseMLPClassifier(calibrate=calibrate, rho=rho, unseen_group="global", **FAST)
+    model.fit(pd.DataFrame(X, columns=list("abcd")), y, sensitive_features=group)
+    path = tmp_path / "model.safetensors"
+    model.save(path, extra={"note": ["é", 1]})
+    loaded = GroupwiseMLPClassifier.load(path)
+    assert loaded.get_params() == model.get_params()
+    assert loaded.extra_ == {"note": ["é", 1]}
+    assert loaded.history_ == model.history_
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    for features in (group, None):
+        np.testing.assert_array_equal(
+            loaded.predict_proba(frame, sensitive_features=features),
+            model.predict_proba(frame, sensitive_features=features),
+        )
+    assert loaded.predict(frame).tolist() == model.predict(frame).tolist()
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.predict(frame.rename(columns={"a": "z"}))
+    clone(loaded)
+    assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+def test_a_wrong_or_tampered_file_is_refused(tmp_path):
+    X, y, group = sample(60)
+    path = tmp_path / "m.safetensors"
+    model = GroupwiseMLPClassifier(**FAST).fit(X, y, sensitive_features=group)
+    model.save(path)
+    content = path.read_bytes()
+
+    path.write_bytes(content[:-8])
+    with pytest.raises(ValueError, match="not a saved model"):
+        GroupwiseMLPClassifier.load(path)
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(ValueError, match="damaged or was edited"):
+        GroupwiseMLPClassifier.load(path)
+    path.write_bytes(content.replace(b"log_loss", b"lag_loss", 1))
+    with pytest.raises(ValueError, match="damaged or was edited"):
+        GroupwiseMLPClassifier.load(path)
+    path.write_text("{}")
+    with pytest.raises(ValueError, match="not a saved model"):
+        GroupwiseMLPClassifier.load(path)
+    save_file({"a": np.zeros(2)}, path)
+    with pytest.raises(ValueError, match="was not saved by equipoise"):
+        GroupwiseMLPClassifier.load(path)
+    write_model(path, {"format": "other/1"}, {"a": np.zeros(2)})
+    with pytest.raises(ValueError, match="is not a saved GroupwiseMLPClassifier"):
+        GroupwiseMLPClassifier.load(path)
+    with pytest.raises(FileNotFoundError):
+        GroupwiseMLPClassifier.load(tmp_path / "nothing")
+
+
+def test_layers_that_do_not_fit_are_refused(tmp_path):
+    X, y, group = sample(60)
+    path = tmp_path / "m.safetensors"
+    model = GroupwiseMLPClassifier(**FAST).fit(X, y, sensitive_features=group)
+    model.save(path)
+    from safetensors import safe_open
+
+    with safe_open(path, framework="numpy") as file:
+        about = json.loads(file.metadata()["equipoise"])
+    arrays = load_file(path)
+    arrays["weight0"] = arrays["weight0"][:, :-1]
+    write_model(path, about, arrays)
+    with pytest.raises(ValueError, match="layer 0 has the shapes"):
+        GroupwiseMLPClassifier.load(path)
+
+
+def test_not_fitted():
+    with pytest.raises(NotFittedError):
+        GroupwiseMLPClassifier().predict([[0.0]])
+    with pytest.raises(NotFittedError):
+        GroupwiseMLPClassifier().save("nowhere")
+
+
+def test_a_group_without_held_out_rows_gets_the_common_temperature():
+    X, y, group = sample(120)
+    group[:] = "m"
+    group[:2] = "f"  # one of each label at most: rarely held out
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = GroupwiseMLPClassifier(validation_fraction=0.05, **FAST)
+        model.fit(X, y, sensitive_features=group)
+    assert set(model.temperatures_) == {"f", "m"}
+    model.predict_proba(X, sensitive_features=group)
