@@ -38,6 +38,9 @@ CHUNK = 32
 
 BOUNDS = (0.05, 20.0)
 
+CALIBRATIONS = ("", "_common", "_group")
+"""Suffixes of columns: the model's own probabilities, one temperature, one per group."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Config:
@@ -192,9 +195,13 @@ def train_stack(
 
     at_once = 1 if device != "cpu" else min(workers or os.cpu_count() or 1, len(parts))
     threads = torch.get_num_threads()
-    with _Bar(progress, total) as advance, ThreadPoolExecutor(at_once) as pool:
-        # one thread per chunk: batched products of these sizes gain little from more
-        torch.set_num_threads(max(1, threads // at_once))
+    # one thread per chunk: batched products of these sizes gain little from more. OpenMP keeps the
+    # number per thread, so each worker sets its own
+    each = max(1, threads // at_once)
+    with (
+        _Bar(progress, total) as advance,
+        ThreadPoolExecutor(at_once, initializer=torch.set_num_threads, initargs=(each,)) as pool,
+    ):
         try:
             futures = [pool.submit(run, part, advance) for part in parts]
             wait(futures, return_when=FIRST_EXCEPTION)
@@ -339,7 +346,11 @@ class _Measure:
         measured: Sequence[str],
     ) -> None:
         self.parts = {name: getattr(split, name) for name in measured}
-        self.rows = {name: _Rows(part, device, dtype) for name, part in self.parts.items()}
+        rows = {name: _Rows(part, device, dtype) for name, part in self.parts.items()}
+        self.val = rows["val"]
+        self.X = torch.cat([r.X for r in rows.values()])
+        self.member = torch.cat([r.group for r in rows.values()])
+        self.sizes = [len(r.y) for r in rows.values()]
         groups = [split.train.group, split.val.group, split.test.group]
         self.n_groups = int(max(g.max(initial=0) for g in groups)) + 1
         self.groups = tuple(range(self.n_groups))
@@ -352,24 +363,24 @@ class _Measure:
 
     def __call__(self, network: StackedMLP) -> tuple[dict[str, Floats], Tensor]:
         """Return the columns, each (config,), and which configurations are finite."""
-        logits = {name: network.forward(rows.X).double() for name, rows in self.rows.items()}
-        finite = torch.stack([torch.isfinite(z).all(-1).all(-1) for z in logits.values()]).all(0)
-        logits = {name: torch.where(finite[:, None, None], z, 0.0) for name, z in logits.items()}
-        common, own = self._temperatures(logits["val"])
+        logits = network.forward(self.X).double()
+        finite = torch.isfinite(logits).all(-1).all(-1)
+        logits = torch.where(finite[:, None, None], logits, 0.0)
+        by_part = dict(zip(self.parts, torch.split(logits, self.sizes, dim=1), strict=True))
+        common, own = self._temperatures(by_part["val"])
         found = {"temperature": common[:, 0].cpu().numpy()}
         for g in self.groups:
             found[f"temperature_{g}"] = own[:, g].cpu().numpy()
-        for name, z in logits.items():
-            rows = self.rows[name]
+        for name, z in by_part.items():
             found[f"{name}_dead"] = (z == 0).all(-1).double().mean(-1).cpu().numpy()
-            for how, t in (("", None), ("_common", common[:, :1]), ("_group", own[:, rows.group])):
-                scaled = z if t is None else z / t.unsqueeze(-1)
-                prob = scaled.softmax(-1).cpu().numpy()
-                found |= self._figures(f"{name}{how}", prob, self.parts[name], plain=t is None)
-        return found, finite
+        # all rows and all three calibrations at once: at these sizes calls cost more than numbers;
+        # and with the classes first, because softmax over a last axis of two is slow
+        z = logits.movedim(-1, 0).contiguous()
+        prob = torch.cat([z, z / common, z / own[:, self.member]], dim=1).softmax(0)
+        return found | self._figures(prob.cpu().numpy()), finite
 
     def _temperatures(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        rows = self.rows["val"]
+        rows = self.val
         whole = Problem.of(z, rows.y, None, 1.0 / BOUNDS[0])
         common = solve(whole, BOUNDS, self.start[0]).temperature
         split = whole.divided(rows.group, self.n_groups)
@@ -377,25 +388,41 @@ class _Measure:
         self.start = (common, own)  # the next epoch's are close by
         return common.unsqueeze(-1), own.reshape(len(z), self.n_groups)
 
-    def _figures(self, prefix: str, prob: Floats, part: Part, *, plain: bool) -> dict[str, Floats]:
-        known = {"groups": self.groups, "labels": self.labels}
-        parts = ["bins", "rates", "scores", *(["decisions", "hits"] if plain else [])]
-        table = AuditTable.from_stack(prob, part.y, part.group, n_bins=15, parts=parts, **known)
-        tens = AuditTable.from_stack(prob, part.y, part.group, n_bins=10, parts=["bins"], **known)
-        pooled = table.pooled()
-        found = {
-            f"{prefix}_ece15": METRICS["ece"].of(pooled)[:, 0],
-            f"{prefix}_ece10": METRICS["ece"].of(tens.pooled())[:, 0],
-            f"{prefix}_log_loss": METRICS["log_loss"].of(pooled)[:, 0],
-            f"{prefix}_pe": stacked_proportional_equality(table, self.rates, "stochastic"),
+    def _figures(self, prob: Floats) -> dict[str, Floats]:
+        """Measure (class, calibration x config, row), the rows of all parts one after another."""
+        parts, n_groups = list(self.parts.values()), self.n_groups
+        y = np.concatenate([part.y for part in parts])
+        # a group of each part, so that one table holds all parts
+        group = np.concatenate([part.group + i * n_groups for i, part in enumerate(parts)])
+        known: dict[str, Any] = {
+            "groups": tuple(range(len(parts) * n_groups)),
+            "labels": self.labels,
         }
-        for g, values in zip(self.groups, METRICS["ece"].of(table).T, strict=True):
-            found[f"{prefix}_ece15_{g}"] = values
-        if plain:  # temperatures change neither
-            found[f"{prefix}_accuracy"] = METRICS["accuracy"].of(pooled)[:, 0]
-            found[f"{prefix}_pe_deterministic"] = stacked_proportional_equality(
+        sums = ["bins", "rates", "scores", "decisions", "hits"]
+        fifteen = AuditTable.from_stack(prob, y, group, n_bins=15, parts=sums, **known)
+        ten = AuditTable.from_stack(prob, y, group, n_bins=10, parts=["bins"], **known)
+        found = {}
+        for i, name in enumerate(self.parts):
+            own = slice(i * n_groups, (i + 1) * n_groups)
+            table, tens = fifteen.only(own), ten.only(own)
+            pooled = table.pooled()
+            by_metric = {
+                "ece15": METRICS["ece"].of(pooled)[:, 0],
+                "ece10": METRICS["ece"].of(tens.pooled())[:, 0],
+                "log_loss": METRICS["log_loss"].of(pooled)[:, 0],
+                "pe": stacked_proportional_equality(table, self.rates, "stochastic"),
+            }
+            for g, values in zip(self.groups, METRICS["ece"].of(table).T, strict=True):
+                by_metric[f"ece15_{g}"] = values
+            for metric, values in by_metric.items():
+                for how, each in zip(CALIBRATIONS, np.split(values, 3), strict=True):
+                    found[f"{name}{how}_{metric}"] = each
+            # temperatures change neither of these
+            configs = prob.shape[1] // 3
+            found[f"{name}_accuracy"] = METRICS["accuracy"].of(pooled)[:configs, 0]
+            found[f"{name}_pe_deterministic"] = stacked_proportional_equality(
                 table, self.rates, "deterministic"
-            )
+            )[:configs]
         return found
 
 

@@ -30,9 +30,8 @@ class Batch:
     ----------
     log_prob
         (..., n, class): logarithms of the probabilities.
-    top
-        (..., n): the class of the largest logit; a tie goes to the first. Taken from the logits,
-        because float32 makes equals of probabilities that differ by less than its rounding.
+    logits
+        (..., n, class): what they were made from.
     targets
         (n,) or (..., n): the labels' classes.
     member
@@ -42,7 +41,7 @@ class Batch:
     """
 
     log_prob: Tensor
-    top: Tensor
+    logits: Tensor
     targets: Tensor
     member: Tensor
     weight: Tensor
@@ -53,9 +52,16 @@ class Batch:
         return self.log_prob.gather(-1, index).squeeze(-1)
 
     def top_label(self) -> tuple[Tensor, Tensor]:
-        """Return confidence, and 1 where the prediction is right."""
-        confidence = self.log_prob.gather(-1, self.top.unsqueeze(-1)).squeeze(-1).exp()
-        return confidence, (self.top == self.targets).to(confidence.dtype)
+        """Return confidence, and 1 where the prediction is right; a tie goes to the first class.
+
+        The prediction is taken from the logits, because float32 makes equals of probabilities that
+        differ by less than its rounding.
+        """
+        z = self.logits.detach()
+        # of two classes a comparison, at a tenth of argmax's cost on such narrow rows
+        top = (z[..., 1] > z[..., 0]).long() if z.shape[-1] == 2 else z.argmax(-1)
+        confidence = self.log_prob.gather(-1, top.unsqueeze(-1)).squeeze(-1).exp()
+        return confidence, (top == self.targets).to(confidence.dtype)
 
     def totals(self, values: Tensor) -> Tensor:
         """Sum values (..., n) within each group."""
@@ -264,9 +270,7 @@ class GroupwiseLoss(nn.Module):
         _check_shapes(logits, targets, groups)
         loss = LOSSES[self.name]
         _check_range(targets, logits.shape[-1], "targets", "classes", "columns of logits")
-        batch = Batch(
-            logits.log_softmax(-1), logits.argmax(-1), targets.long(), *self._groups(logits, groups)
-        )
+        batch = Batch(logits.log_softmax(-1), logits, targets.long(), *self._groups(logits, groups))
         if not loss.grouped:
             return loss.term(batch).mean(-1)
         if loss.form == "linear":

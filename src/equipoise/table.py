@@ -186,13 +186,13 @@ class AuditTable:
         n_bins: int = 15,
         parts: Iterable[str] = PARTS,
     ) -> AuditTable:
-        """Sum up the probabilities (config, n, class) of many models on the same rows.
+        """Sum up the probabilities (class, config, n) of many models on the same rows.
 
         Classes `y` and groups are codes (n,). The sums get a leading axis: (config, group, ...).
         """
-        configs, n, k = prob.shape
+        k, configs, n = prob.shape
         fill = _Fill(frozenset(parts) | {"rows"}, configs * len(groups), k, n_bins, weighted=False)
-        flat = np.ascontiguousarray(prob.reshape(-1, k).T)
+        flat = prob.reshape(k, -1)
         cell = (np.arange(configs)[:, None] * len(groups) + group).ravel()
         target = np.broadcast_to(y, (configs, n)).ravel()
         for start in range(0, configs * n, ROWS):
@@ -221,6 +221,14 @@ class AuditTable:
             for name, array in self.sums.items()
         }
         return dataclasses.replace(self, groups=(None,), sums=sums)
+
+    def only(self, groups: slice) -> AuditTable:
+        """Return the table of some of the groups, by their positions."""
+        sums = {}
+        for name, array in self.sums.items():
+            index: Any = (..., groups, *(slice(None) for _ in SUMS[name].axes))
+            sums[name] = array[index]
+        return dataclasses.replace(self, groups=self.groups[groups], sums=sums)
 
     def __add__(self, other: AuditTable) -> AuditTable:
         if not isinstance(other, AuditTable):
