@@ -18,8 +18,9 @@ check: .venv/.ready  ## format, lint, types, import flow
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: .venv/.ready-bench  ## speed beside other libraries, one thread
+bench: .venv/.ready-bench  ## speed beside other libraries and a plain loop
 	$(BIN)/python benchmarks/core.py
+	$(BIN)/python benchmarks/engine.py
 
 .venv/.ready: pyproject.toml constraints.txt
 	@echo "Setting up .venv (about a minute, once) ..."

@@ -213,7 +213,12 @@ def main() -> None:
     """Run all parts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer runs and epochs")
-    parser.add_argument("--data", help="folder with the raw datasets, for the projected grid")
+    shared = Path(__file__).parents[2] / "shared" / "datasets"
+    parser.add_argument(
+        "--data",
+        default=str(shared) if shared.exists() else None,
+        help="folder with the raw datasets, for the projected grid",
+    )
     options = parser.parse_args()
     quick = options.quick
     torch.set_num_threads(2)

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 def test_readme_blocks(capsys):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 6
     scope: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, "README.md", "exec"), scope)
@@ -22,7 +22,10 @@ def test_readme_blocks(capsys):
     assert scope["report"].overall["accuracy"] > 0.6
     assert set(scope["scaling"].temperatures_) == {0, 1}
     assert scope["repaired"].shape == (1278, 2)
-    assert all(p.grad is not None for p in scope["net"].parameters())
+    assert set(scope["net"].temperatures_) == {0, 1}
+    assert all(p.grad is not None for p in scope["layers"].parameters())
+    assert len(scope["runs"]) == 8 * 5
+    assert len(scope["parts"].test.y) == 10
 
 
 def test_demo(capsys):
