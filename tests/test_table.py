@@ -14,7 +14,8 @@ from hypothesis.extra.numpy import arrays
 import oracle_metrics as oracle
 from equipoise import metrics
 from equipoise.metrics import METRICS, by_group, expected_calibration_error, overall
-from equipoise.table import SUMS, AuditTable
+from equipoise.sums import SUMS
+from equipoise.table import AuditTable
 
 EXAMPLES = settings(deadline=None, derandomize=True, database=None, max_examples=60)
 
@@ -242,6 +243,7 @@ def test_slices_do_not_matter(monkeypatch, constants, weighted):
     equal_mass = metrics.equal_mass_calibration_error(*arguments, sample_weight=weight)
     for name, value in constants.items():
         monkeypatch.setattr(f"equipoise.table.{name}", value)
+        monkeypatch.setattr(f"equipoise.sums.{name}", value)
     monkeypatch.setattr("equipoise.metrics.ROWS", 7)
     monkeypatch.setattr("equipoise.inputs.SLICE", 13)
     sliced = AuditTable.from_arrays(**data, sample_weight=weight)

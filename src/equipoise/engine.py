@@ -12,19 +12,18 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from equipoise.datasets import Part, Split
+from equipoise.datasets import Split
 from equipoise.losses import LOSSES, GroupwiseLoss
-from equipoise.metrics import METRICS, stacked_proportional_equality
+from equipoise.measure import Measure, Rows
 from equipoise.network import Adam, Layer, StackedMLP
-from equipoise.newton import Problem, solve
-from equipoise.table import AuditTable
+from equipoise.progress import Bar
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,11 +34,6 @@ Floats = NDArray[np.float64]
 
 CHUNK = 32
 """Configurations per chunk: weights, moments and activations of a step stay in the last cache."""
-
-BOUNDS = (0.05, 20.0)
-
-CALIBRATIONS = ("", "_common", "_group")
-"""Suffixes of columns: the model's own probabilities, one temperature, one per group."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,7 +193,7 @@ def train_stack(
     # number per thread, so each worker sets its own
     each = max(1, threads // at_once)
     with (
-        _Bar(progress, total) as advance,
+        Bar(progress, total) as advance,
         ThreadPoolExecutor(at_once, initializer=torch.set_num_threads, initargs=(each,)) as pool,
     ):
         try:
@@ -238,7 +232,7 @@ def epochs_of(
     `measured` names the parts of the split that are measured; temperatures are fitted on "val".
     """
     n_classes = n_classes or int(split.train.y.max()) + 1
-    train = _Rows(split.train, device, dtype)
+    train = Rows(split.train, device, dtype)
     network = StackedMLP(
         (train.X.shape[1], *hidden, n_classes),
         [c.seed for c in configs],
@@ -248,7 +242,7 @@ def epochs_of(
     )
     adam = Adam(network.parameters(), configs[0].rate)
     losses = _Losses(configs, device, dtype)
-    measure = _Measure(split, n_classes, device, dtype, measured)
+    measure = Measure(split, n_classes, device, dtype, measured)
     shuffle = torch.Generator().manual_seed(split_seed)
     alive = torch.ones(len(configs), dtype=torch.bool, device=device)
     number = 0
@@ -259,7 +253,7 @@ def epochs_of(
         for rows in torch.split(order, batch_size):
             batch = train.take(rows)
 
-            def slope(logits: Tensor, batch: _Rows = batch) -> Tensor:
+            def slope(logits: Tensor, batch: Rows = batch) -> Tensor:
                 value, gradient = losses.slope(logits, batch.y, batch.group)
                 total.add_(value, alpha=len(batch.y) / len(train.y))  # noqa: B023
                 return gradient
@@ -279,20 +273,6 @@ def epochs_of(
         columns["train_loss"] = torch.where(alive, total, torch.nan).cpu().numpy()
         columns["diverged"] = dead.cpu().numpy().astype(np.float64)
         yield Epoch(number, columns, network)
-
-
-class _Rows:
-    """Features, classes and groups of some rows, as tensors."""
-
-    def __init__(self, part: Part, device: str, dtype: torch.dtype) -> None:
-        self.X = torch.from_numpy(np.ascontiguousarray(part.X)).to(device, dtype)
-        self.y = torch.from_numpy(part.y).to(device)
-        self.group = torch.from_numpy(part.group).to(device)
-
-    def take(self, rows: Tensor) -> _Rows:
-        taken = object.__new__(_Rows)
-        taken.X, taken.y, taken.group = self.X[rows], self.y[rows], self.group[rows]
-        return taken
 
 
 def _kind(config: Config) -> tuple[str, int]:
@@ -332,139 +312,6 @@ class _Losses:
         if self.silent is not None:
             gradient = gradient.masked_fill(self.silent[:, None, None], 0.0)
         return values.detach().double(), gradient
-
-
-class _Measure:
-    """Metrics of a chunk on the validation and test parts, before and after temperatures."""
-
-    def __init__(
-        self,
-        split: Split,
-        n_classes: int,
-        device: str,
-        dtype: torch.dtype,
-        measured: Sequence[str],
-    ) -> None:
-        self.parts = {name: getattr(split, name) for name in measured}
-        rows = {name: _Rows(part, device, dtype) for name, part in self.parts.items()}
-        self.val = rows["val"]
-        self.X = torch.cat([r.X for r in rows.values()])
-        self.member = torch.cat([r.group for r in rows.values()])
-        self.sizes = [len(r.y) for r in rows.values()]
-        groups = [split.train.group, split.val.group, split.test.group]
-        self.n_groups = int(max(g.max(initial=0) for g in groups)) + 1
-        self.groups = tuple(range(self.n_groups))
-        self.labels = tuple(range(n_classes))
-        cell = split.train.group * n_classes + split.train.y
-        count = np.bincount(cell, minlength=self.n_groups * n_classes).reshape(-1, n_classes)
-        with np.errstate(invalid="ignore"):
-            self.rates = count / count.sum(1, keepdims=True)
-        self.start: tuple[Any, Any] = (1.0, 1.0)
-
-    def __call__(self, network: StackedMLP) -> tuple[dict[str, Floats], Tensor]:
-        """Return the columns, each (config,), and which configurations are finite."""
-        logits = network.forward(self.X).double()
-        finite = torch.isfinite(logits).all(-1).all(-1)
-        logits = torch.where(finite[:, None, None], logits, 0.0)
-        by_part = dict(zip(self.parts, torch.split(logits, self.sizes, dim=1), strict=True))
-        common, own = self._temperatures(by_part["val"])
-        found = {"temperature": common[:, 0].cpu().numpy()}
-        for g in self.groups:
-            found[f"temperature_{g}"] = own[:, g].cpu().numpy()
-        for name, z in by_part.items():
-            found[f"{name}_dead"] = (z == 0).all(-1).double().mean(-1).cpu().numpy()
-        # all rows and all three calibrations at once: at these sizes calls cost more than numbers;
-        # and with the classes first, because softmax over a last axis of two is slow
-        z = logits.movedim(-1, 0).contiguous()
-        prob = torch.cat([z, z / common, z / own[:, self.member]], dim=1).softmax(0)
-        return found | self._figures(prob.cpu().numpy()), finite
-
-    def _temperatures(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        rows = self.val
-        whole = Problem.of(z, rows.y, None, 1.0 / BOUNDS[0])
-        common = solve(whole, BOUNDS, self.start[0]).temperature
-        split = whole.divided(rows.group, self.n_groups)
-        own = solve(split, BOUNDS, self.start[1]).temperature
-        self.start = (common, own)  # the next epoch's are close by
-        return common.unsqueeze(-1), own.reshape(len(z), self.n_groups)
-
-    def _figures(self, prob: Floats) -> dict[str, Floats]:
-        """Measure (class, calibration x config, row), the rows of all parts one after another."""
-        parts, n_groups = list(self.parts.values()), self.n_groups
-        y = np.concatenate([part.y for part in parts])
-        # a group of each part, so that one table holds all parts
-        group = np.concatenate([part.group + i * n_groups for i, part in enumerate(parts)])
-        known: dict[str, Any] = {
-            "groups": tuple(range(len(parts) * n_groups)),
-            "labels": self.labels,
-        }
-        sums = ["bins", "rates", "scores", "decisions", "hits"]
-        fifteen = AuditTable.from_stack(prob, y, group, n_bins=15, parts=sums, **known)
-        ten = AuditTable.from_stack(prob, y, group, n_bins=10, parts=["bins"], **known)
-        found = {}
-        for i, name in enumerate(self.parts):
-            own = slice(i * n_groups, (i + 1) * n_groups)
-            table, tens = fifteen.only(own), ten.only(own)
-            pooled = table.pooled()
-            by_metric = {
-                "ece15": METRICS["ece"].of(pooled)[:, 0],
-                "ece10": METRICS["ece"].of(tens.pooled())[:, 0],
-                "log_loss": METRICS["log_loss"].of(pooled)[:, 0],
-                "pe": stacked_proportional_equality(table, self.rates, "stochastic"),
-            }
-            for g, values in zip(self.groups, METRICS["ece"].of(table).T, strict=True):
-                by_metric[f"ece15_{g}"] = values
-            for metric, values in by_metric.items():
-                for how, each in zip(CALIBRATIONS, np.split(values, 3), strict=True):
-                    found[f"{name}{how}_{metric}"] = each
-            # temperatures change neither of these
-            configs = prob.shape[1] // 3
-            found[f"{name}_accuracy"] = METRICS["accuracy"].of(pooled)[:configs, 0]
-            found[f"{name}_pe_deterministic"] = stacked_proportional_equality(
-                table, self.rates, "deterministic"
-            )[:configs]
-        return found
-
-
-class _Bar:
-    """Draw progress, or pass it on, or neither."""
-
-    def __init__(self, progress: Callable[[int, int], None] | bool, total: int) -> None:
-        self.progress, self.total, self.done = progress, total, 0
-        self.lock = threading.Lock()
-        self.bar: Any = None
-
-    def __enter__(self) -> Callable[[int], None]:
-        if self.progress is True:
-            from rich import progress as rich
-            from rich.console import Console
-
-            self.bar = rich.Progress(
-                rich.TextColumn("training"),
-                rich.BarColumn(),
-                rich.TextColumn("{task.completed:,.0f} of {task.total:,.0f} runs × epochs"),
-                rich.TextColumn("{task.fields[speed]}"),
-                rich.TimeRemainingColumn(),
-                console=Console(stderr=True),
-            )
-            self.bar.start()
-            self.task = self.bar.add_task("", total=self.total, speed="")
-        return self.advance
-
-    def advance(self, steps: int) -> None:
-        with self.lock:
-            self.done += steps
-            if self.bar is not None:
-                speed = self.bar.tasks[0].speed
-                self.bar.update(
-                    self.task, advance=steps, speed=f"{speed:,.0f} per second" if speed else ""
-                )
-            elif callable(self.progress):
-                self.progress(self.done, self.total)
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
 
 
 def _check(

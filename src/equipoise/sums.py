@@ -1,0 +1,242 @@
+"""The sums behind the audit table: what they are, and adding up slices of rows.
+
+Without weights sums are exact: counts are integers, and each probability p enters as the integer
+floor(p * 2**32 + 0.5), so sums do not depend on the order of the rows or on where they were added.
+With weights they are float64.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+UNIT = 2**32
+"""One in fixed point."""
+
+CELLS = 1 << 16
+"""Probabilities looked at together: a slice and its scratch space stay in the processor's cache."""
+
+ROWS = 1 << 14
+"""Rows looked at together at most: arrays over 128 kB would come from fresh pages every time."""
+
+FLUSH = 64
+"""Slices summed in int64 before they go to Python integers: 64 * ROWS * 745 * 2**32 < 2**63"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sum:
+    """One of the sums of the table: its axes after the group, its part, whether fixed point."""
+
+    axes: str
+    part: str
+    fixed: bool = False
+
+
+SUMS: Mapping[str, Sum] = {
+    "rows": Sum("", "rows"),  # number of rows, never weighted
+    "weight": Sum("", "rows"),  # weight of those rows
+    "labels": Sum("k", "labels"),  # 1[y = k]
+    "probability": Sum("k", "rates", fixed=True),  # p_k
+    "predictions": Sum("k", "decisions"),  # 1[prediction = k]
+    "hits": Sum("k", "hits"),  # 1[prediction = y = k]
+    "bin_count": Sum("b", "bins"),  # 1[confidence in b]
+    "bin_correct": Sum("b", "bins"),  # 1[argmax = y]
+    "bin_confidence": Sum("b", "bins", fixed=True),  # max_k p_k
+    "bin_count2": Sum("b", "spread"),  # weight**2
+    "bin_gap2": Sum("b", "spread", fixed=True),  # (weight * (correct - confidence))**2
+    "class_count": Sum("kb", "classwise"),  # 1[p_k in b]
+    "class_correct": Sum("kb", "classwise"),  # 1[y = k]
+    "class_probability": Sum("kb", "classwise", fixed=True),  # p_k
+    "squared_error": Sum("k", "scores", fixed=True),  # (p_k - 1[y = k])**2
+    "log_loss": Sum("", "scores", fixed=True),  # -log p_y where p_y > 0
+    "impossible": Sum("", "scores"),  # 1[p_y = 0]
+}
+
+PARTS = frozenset(s.part for s in SUMS.values())
+UNLABELLED = frozenset({"rows", "rates", "decisions"})
+
+
+def zeros(name: str, shape: tuple[int, ...], *, weighted: bool) -> Array:
+    """Return an empty sum."""
+    # object arrays of Python integers: 10**12 rows in fixed point pass 2**63
+    exact = not weighted or name == "rows"
+    return np.full(shape, 0, dtype=object) if exact else np.zeros(shape)
+
+
+def to_fixed(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return floor(v * 2**32 + 0.5), still as float64."""
+    out = values * float(UNIT)
+    out += 0.5
+    return np.floor(out, out=out)
+
+
+def bin_of(p: NDArray[np.float64], n_bins: int) -> NDArray[np.float64]:
+    """Return the bin (b / n_bins, (b + 1) / n_bins] that holds p, exactly; 0 is in the first."""
+    b = np.ceil(p * n_bins)
+    b -= 1.0
+    # the product is rounded, so p may stand just beyond the edge that ceil saw
+    b -= p <= b / n_bins
+    b += p > (b + 1.0) / n_bins
+    return np.maximum(b, 0.0, out=b)
+
+
+def argmax(prob: NDArray[np.float64]) -> tuple[NDArray[np.float64], Array]:
+    """Return confidence and predicted class of probabilities (class, row); ties: the first."""
+    best = prob.max(axis=0)
+    if len(prob) > 127:  # many classes, few rows
+        return best, np.ascontiguousarray(prob.T).argmax(axis=1)
+    # the first of the classes that reach it is the one counted highest; in bytes that is fast
+    countdown = np.arange(len(prob), 0, -1, dtype=np.int8)[:, None]
+    reached = (prob == best).view(np.int8)
+    reached *= countdown
+    return best, len(prob) - reached.max(axis=0).astype(np.int64)
+
+
+class Fill:
+    """Adds up slices of rows."""
+
+    def __init__(
+        self, parts: frozenset[str], groups: int, classes: int, bins: int, *, weighted: bool
+    ) -> None:
+        self.parts, self.g, self.k, self.b = parts, groups, classes, bins
+        self.weighted = weighted
+        size = {"k": classes, "b": bins}
+        shapes = {
+            name: (groups, *(size[axis] for axis in spec.axes))
+            for name, spec in SUMS.items()
+            if spec.part in parts
+        }
+        self.total = {n: zeros(n, s, weighted=weighted) for n, s in shapes.items()}
+        self.recent = {
+            n: np.zeros(s, np.int64 if self.total[n].dtype == object else np.float64)
+            for n, s in shapes.items()
+        }
+        self.slices = 0
+
+    def add(
+        self,
+        prob: NDArray[np.float64],
+        y: Array | None,
+        pred: Array | None,
+        group: Array | None,
+        weight: NDArray[np.float64] | None,
+    ) -> None:
+        """Add rows: probabilities (class, row), and codes and weights (row,)."""
+        n = prob.shape[1]
+        g = np.zeros(n, np.int64) if group is None else group.astype(np.int64)
+        rows = np.array([n]) if group is None else np.bincount(g, minlength=self.g)
+        self._add("rows", rows)
+        if weight is None:
+            self._add("weight", rows)
+        else:
+            self._put("weight", g, weight)
+        confidence, top = argmax(prob)
+        decision = top if pred is None else pred
+        if "rates" in self.parts:
+            self._put("probability", self._each_class(g), weight, prob)
+        if "decisions" in self.parts:
+            self._put("predictions", g * self.k + decision, weight)
+        if y is not None:
+            y = y.astype(np.int64)
+            own = g * self.k + y
+            if "labels" in self.parts:
+                self._put("labels", own, weight)
+            if "hits" in self.parts:
+                hit = decision == y
+                self._put("hits", own[hit], None if weight is None else weight[hit])
+            if "bins" in self.parts:
+                self._bins(confidence, top == y, g, weight)
+            if "scores" in self.parts:
+                self._scores(prob, y, g, weight)
+            if "classwise" in self.parts:
+                self._classwise(prob, y, g, weight)
+        self.slices += 1
+        if self.slices % FLUSH == 0:
+            self._flush()
+
+    def _bins(
+        self, confidence: Array, correct: Array, g: Array, weight: NDArray[np.float64] | None
+    ) -> None:
+        cell = bin_of(confidence, self.b).astype(np.int64)
+        cell += g * self.b
+        # wrong and right side by side, so that one pass counts both
+        side = np.bincount(2 * cell + correct, weight, 2 * self.g * self.b).reshape(-1, 2)
+        self._add("bin_count", side.sum(axis=1))
+        self._add("bin_correct", side[:, 1])
+        self._put("bin_confidence", cell, weight, confidence)
+        if "spread" in self.parts:
+            gap = correct - confidence
+            weight2 = None if weight is None else weight * weight
+            self._put("bin_count2", cell, weight2)
+            self._put("bin_gap2", cell, weight2, gap * gap)
+
+    def _each_class(self, g: Array) -> Array:
+        """Return the cells (group, class) of every class of every row, laid out (class, row)."""
+        return (g * self.k + np.arange(self.k)[:, None]).ravel()
+
+    def _scores(self, prob: Array, y: Array, g: Array, weight: NDArray[np.float64] | None) -> None:
+        rows = np.arange(len(y))
+        own = prob[y, rows]
+        squares = prob * prob
+        squares[y, rows] = (own - 1.0) ** 2
+        self._put("squared_error", self._each_class(g), weight, squares)
+        zero = own == 0.0
+        own[zero] = 1.0
+        self._put("log_loss", g, weight, -np.log(own))
+        self._put("impossible", g[zero], None if weight is None else weight[zero])
+
+    def _classwise(
+        self, prob: Array, y: Array, g: Array, weight: NDArray[np.float64] | None
+    ) -> None:
+        cell = bin_of(prob, self.b).astype(np.int64)
+        cell += self._each_class(g).reshape(prob.shape) * self.b
+        own = cell[y, np.arange(len(y))]
+        cell = cell.ravel()
+        each = None if weight is None else np.broadcast_to(weight, prob.shape).ravel()
+        self._put("class_count", cell, each)
+        self._put("class_correct", own, weight)
+        self._put("class_probability", cell, weight, prob)
+
+    def _put(
+        self, name: str, cell: Array, weight: Array | None = None, values: Array | None = None
+    ) -> None:
+        """Add weight * value (each 1 where None) to the cells of one sum."""
+        size = self.recent[name].size
+        if values is None:
+            self._add(name, np.bincount(cell, weight, size))
+        elif self.weighted:
+            values = values if weight is None else weight * values
+            self._add(name, np.bincount(cell, values.ravel(), size))
+        else:
+            self._add(name, _sum_exactly(cell, to_fixed(values.ravel()), size))
+
+    def _add(self, name: str, sums: Array) -> None:
+        into = self.recent[name].reshape(-1)
+        into += sums.astype(into.dtype, copy=False)
+
+    def _flush(self) -> None:
+        for name, recent in self.recent.items():
+            self.total[name] += recent.astype(object) if recent.dtype == np.int64 else recent
+            recent[...] = 0
+
+    def finished(self) -> dict[str, Array]:
+        """Return all sums."""
+        self._flush()
+        return self.total
+
+
+def _sum_exactly(cell: Array, whole: NDArray[np.float64], size: int) -> NDArray[np.int64]:
+    """Sum whole numbers held as float64 per cell; bincount's own float64 sum is exact to 2**53."""
+    if len(whole) * whole.max(initial=0.0) < 2.0**53:
+        return np.bincount(cell, whole, size).astype(np.int64)
+    high = np.floor(whole / 2.0**20)
+    low = whole - high * 2.0**20
+    return (np.bincount(cell, high, size).astype(np.int64) << 20) + np.bincount(
+        cell, low, size
+    ).astype(np.int64)
