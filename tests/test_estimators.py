@@ -73,7 +73,7 @@ def test_it_is_the_engine_with_one_configuration():
     for (weight, bias), (w, b) in zip(model.layers_, result.layers[4][0], strict=True):
         np.testing.assert_array_equal(weight, w.numpy())
         np.testing.assert_array_equal(bias, b.numpy())
-    assert model.history_["log_loss"] == result.columns["val_log_loss"][0].tolist()
+    assert model.history_["log_loss"] == pytest.approx(result.columns["val_log_loss"][0], rel=1e-6)
     assert model.n_iter_ == model.best_epoch_ == 4
 
 
@@ -254,6 +254,7 @@ def test_the_same_seed_gives_the_same_model():
         ({"rho": {"f": 1.0}}, r"rho names the groups \['f'\], the data has \['f', 'm'\]"),
         ({"rho": (0.2, 0.3, 0.5)}, "does not fit the groups"),
         ({"unseen_group": "guess"}, "unseen_group must be"),
+        ({"hidden_layer_sizes": (0,)}, "hidden_layer_sizes must be positive integers"),
         ({"learning_rate": 1e200}, "diverged in the first epoch"),
     ],
 )

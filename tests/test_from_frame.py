@@ -129,8 +129,22 @@ def test_neither_target_nor_group_nor_order_matters_for_new_rows():
     with pytest.raises(ValueError, match="there is no column 'sex'"):
         encoder.groups(rows)
     assert encoder.groups(pl.DataFrame({"sex": ["m", "x", None]})).tolist() == [1, -1, -1]
-    with pytest.raises(ValueError, match=r"target 'paid' has 'maybe', which is not in \('no'"):
-        encoder.labels(pl.DataFrame({"paid": ["yes", "maybe"]}))
+    assert encoder.labels(pl.DataFrame({"paid": ["yes", "maybe"]})).tolist() == [1, -1]
+
+
+def test_one_stray_word_does_not_make_all_groups_new():
+    frame = pl.DataFrame({"x": [1.0, 2.0, 3.0, 4.0], "g": [0, 1, 0, 1], "y": [1, 0, 0, 1]})
+    encoder = Dataset.from_frame(frame, target="y", group="g").encoder
+    assert encoder.groups(pl.DataFrame({"g": ["0", "1", "other"]})).tolist() == [0, 1, -1]
+    assert encoder.groups(pl.DataFrame({"g": [1.0, None]})).tolist() == [1, -1]
+    assert encoder.labels(pl.DataFrame({"y": ["1", "?"]})).tolist() == [1, -1]
+
+
+def test_integers_beyond_64_bits_are_names(tmp_path):
+    path = tmp_path / "ids.csv"
+    path.write_text("id,y,g\n12345678901234567890,0,a\n12345678901234567891,1,b\n" * 4)
+    features = Dataset.from_frame(path, target="y", group="g").feature_names
+    assert features == ("id=12345678901234567890", "id=12345678901234567891")
 
 
 def test_new_rows_without_a_column():

@@ -195,6 +195,13 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
         for name in ("max_epochs", "batch_size", "patience"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)!r}")
+        if not all(isinstance(n, int | np.integer) and n > 0 for n in self.hidden_layer_sizes):
+            raise ValueError(
+                f"hidden_layer_sizes must be positive integers, got {self.hidden_layer_sizes!r}"
+            )
+        GroupTemperatureScaling(
+            unseen_group=self.unseen_group, shrinkage=self.shrinkage
+        )._check_params()
         if not self.learning_rate > 0.0:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate!r}")
 

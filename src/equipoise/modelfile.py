@@ -55,9 +55,15 @@ def replace_file(path: Path, content: bytes) -> None:
     with tempfile.NamedTemporaryFile(
         dir=path.parent, prefix=path.name, suffix=".tmp", delete=False
     ) as file:
-        file.write(content)
-    Path(file.name).chmod(0o666 & ~_umask())
-    Path(file.name).replace(path)
+        temporary = Path(file.name)
+        try:
+            file.write(content)
+            file.flush()
+            temporary.chmod(0o666 & ~_umask())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
 
 
 def _umask() -> int:

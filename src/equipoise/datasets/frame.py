@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.datasets.source import Source, looks_like_dates
-from equipoise.inputs import encode, encode_groups, from_plain, recode, refuse_missing, to_plain
+from equipoise.inputs import encode, encode_groups, from_plain, refuse_missing, to_plain
 
 KINDS = ("number", "category", "hash")
 MAX_CLASSES = 100
@@ -75,6 +75,22 @@ class Column:
 def _as_text(value: Any) -> str:
     # 1 and 1.0 are the same category: a column of integers becomes floats when a value is missing
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _positions(
+    table: Source, columns: Sequence[str], known: Sequence[Hashable]
+) -> NDArray[np.int64]:
+    """Return each row's position among the known values; -1 if it is missing or not there."""
+    codes, values = encode_groups({name: table[name] for name in columns}, allow_missing=True)
+    # compared as text: one stray word turns a whole column of numbers into text
+    place = {_key(value): i for i, value in enumerate(known)}
+    lookup = np.array([*(place.get(_key(v), -1) for v in values), -1], np.int64)
+    found: NDArray[np.int64] = lookup[codes]
+    return found
+
+
+def _key(value: Any) -> Any:
+    return tuple(_as_text(v) for v in value) if isinstance(value, tuple) else _as_text(value)
 
 
 def _hash(word: str) -> int:
@@ -149,21 +165,12 @@ class FrameEncoder:
         return X
 
     def labels(self, data: Any) -> NDArray[np.int64]:
-        """Return the label of each row as a position in `class_names`."""
-        what = f"target {self.target!r}"
-        codes, values = encode(Source.of(data)[self.target], what)
-        refuse_missing(codes, what)
-        unknown = [v for v in values if v not in self.class_names]
-        if unknown:
-            raise ValueError(f"{what} has {unknown[0]!r}, which is not in {self.class_names}")
-        return recode(codes, values, self.class_names).astype(np.int64)
+        """Return the label of each row as a position in `class_names`; -1 if it is not there."""
+        return _positions(Source.of(data), (self.target,), self.class_names)
 
     def groups(self, data: Any) -> NDArray[np.int64]:
         """Return the group of each row as a position in `group_names`; -1 if it is not there."""
-        table = Source.of(data)
-        found = {name: table[name] for name in self.group}
-        codes, values = encode_groups(found, allow_missing=True)
-        return recode(codes, values, self.group_names).astype(np.int64)
+        return _positions(Source.of(data), self.group, self.group_names)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the encoder as plain numbers, strings and lists, ready for JSON."""

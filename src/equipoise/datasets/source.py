@@ -27,6 +27,7 @@ MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null"})
 _NUMBER = re.compile(
     r"[+-]?((0|[1-9]\d*)(\.\d*)?|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?", re.IGNORECASE
 )
+_LONG = re.compile(r"[+-]?\d{19,}")
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 _DATE = re.compile(
     r"(\d{4}(?P<a>[-/.])\d{1,2}(?P=a)\d{1,2}|\d{1,2}(?P<b>[-/.])\d{1,2}(?P=b)\d{4})([T ].*)?"
@@ -146,7 +147,8 @@ def _typed(values: list[str]) -> NDArray[Any]:
     distinct = set(values)
     present = distinct - MISSING
     missing = len(present) < len(distinct)
-    if all(_NUMBER.fullmatch(v) for v in present):
+    # an integer too long for 64 bits is a name: as a number it would lose its last digits
+    if all(_NUMBER.fullmatch(v) and not _LONG.fullmatch(v) for v in present):
         if present and not missing and all(_INTEGER.fullmatch(v) for v in present):
             return np.array([int(v) for v in values], np.int64)
         number = {v: float(v) if v in present else np.nan for v in distinct}

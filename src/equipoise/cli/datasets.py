@@ -1,50 +1,18 @@
-"""The command `equipoise`.
-
-A command imports what it needs when it runs, so that `--help` does not wait for torch.
-"""
+"""`equipoise datasets`: list the datasets, or show one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from equipoise import __version__
+from equipoise.cli.shared import console
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from equipoise.datasets.registry import Entry
 
 
-class _Group(click.Group):
-    """Shows a mistake of the user's as one line instead of a traceback."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            raise
-        except (OSError, TypeError, ValueError, ImportError) as error:
-            raise click.ClickException(str(error)) from error
-
-
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="equipoise")
-def main() -> None:
-    """Make classifiers that are both fair and calibrated, and show how fair and calibrated."""
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console(highlight=False)
-
-
-# --- datasets --------------------------------------------------------------------------------
-
-
-@main.command()
+@click.command()
 @click.argument("name", required=False)
 @click.option("--fetch", is_flag=True, help="With NAME: download its files if need be.")
 def datasets(name: str | None, fetch: bool) -> None:
@@ -85,9 +53,9 @@ def _list_datasets() -> None:
             ]
         beside = (Text.assemble(a, (b, "dim")) for a, b in zip(cells, theirs, strict=True))
         table.add_row(Text(name, "bold"), f"{ours.rows:,}", *beside, registry.state(name))
-    console = _console()
-    console.print(table)
-    console.print(
+    out = console()
+    out.print(table)
+    out.print(
         Text(
             " A: the sensitive group. In brackets: the paper's Table 2, whose sizes are the same.\n"
             f" Cache: {registry.cache_dir()}. A local folder instead: {registry.ENVIRONMENT}."
@@ -126,11 +94,11 @@ def _show_dataset(name: str, *, fetch: bool) -> None:
             ("address", file.address),
             ("SHA-256", file.sha256),
         ]
-    console = _console()
-    console.print(Text(f"{entry.title} ({name})", "bold"))
+    out = console()
+    out.print(Text(f"{entry.title} ({name})", "bold"))
     for label, value in lines:
         # not wrapped: addresses and sums are there to be copied
-        console.print(Text.assemble((f"{label:9}", "dim"), value), soft_wrap=True)
+        out.print(Text.assemble((f"{label:9}", "dim"), value), soft_wrap=True)
 
 
 def _meanings(name: str, entry: Entry) -> list[tuple[str, str]]:

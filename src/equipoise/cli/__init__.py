@@ -1,0 +1,36 @@
+"""The command `equipoise`, one module per command.
+
+A command imports what it needs when it runs, so that `--help` does not wait for torch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from equipoise import __version__
+from equipoise.cli import datasets, predict, train
+
+
+class _Group(click.Group):
+    """Shows a mistake of the user's as one line instead of a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise
+        except (OSError, TypeError, ValueError, ImportError) as error:
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="equipoise")
+def main() -> None:
+    """Make classifiers that are both fair and calibrated, and show how fair and calibrated."""
+
+
+main.add_command(datasets.datasets)
+main.add_command(predict.predict)
+main.add_command(train.train)
