@@ -142,7 +142,7 @@ def test_one_stray_word_does_not_make_all_groups_new():
 
 def test_integers_beyond_64_bits_are_names(tmp_path):
     path = tmp_path / "ids.csv"
-    path.write_text("id,y,g\n12345678901234567890,0,a\n12345678901234567891,1,b\n" * 4)
+    path.write_text("id,y,g\n" + "12345678901234567890,0,a\n12345678901234567891,1,b\n" * 4)
     features = Dataset.from_frame(path, target="y", group="g").feature_names
     assert features == ("id=12345678901234567890", "id=12345678901234567891")
 
