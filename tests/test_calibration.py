@@ -202,6 +202,31 @@ def test_stack_errors_name_what_came():
 
 
 @pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y": [1, 2, 1]}, r"y must be within 0\.\.1, got 1 to 2"),
+        ({"y": [-1, 1, 1]}, r"y must be within 0\.\.1, got -1 to 1"),
+        ({"y": [1]}, r"y must be \(sample=3,\), got \(1,\)"),
+        ({"groups": [0, 1]}, r"groups must be \(sample=3,\)"),
+        ({"logits": np.full((1, 3, 2), np.nan)}, "not finite"),
+        ({"bounds": (5, 2)}, "bounds must be"),
+        ({"sample_weight": [1, -1, 1]}, "sample_weight, row 1"),
+    ],
+)
+def test_a_stack_is_checked(change, message):
+    arguments = {"logits": np.eye(3)[None, :, :2], "y": [0, 1, 0], **change}
+    with pytest.raises(ValueError, match=message):
+        fit_temperatures(**arguments)
+
+
+def test_numpy_numbers_as_parameters_are_saved(tmp_path):
+    z, y = sample(50, 2)
+    scaling = TemperatureScaling(bounds=(np.float32(0.05), np.int64(20))).fit(z, y)
+    scaling.save(tmp_path / "t.json")
+    assert TemperatureScaling.load(tmp_path / "t.json").bounds == pytest.approx((0.05, 20))
+
+
+@pytest.mark.parametrize(
     ("wrong", "bound"), [(False, 0.05), (True, 20.0)], ids=["separable", "reversed"]
 )
 def test_a_bound_is_reached_with_a_warning_that_names_the_group(wrong, bound):

@@ -256,6 +256,46 @@ def test_threads_are_given_back():
     assert torch.get_num_threads() == before
 
 
+def test_a_class_or_group_that_cannot_be_trained_is_refused():
+    split = make_split()
+    y = split.val.y.copy()
+    y[0] = 2
+    rare = dataclasses.replace(split, val=dataclasses.replace(split.val, y=y))
+    with pytest.raises(ValueError, match=r"class 2 has no training row; split with stratify=True"):
+        train_stack(rare, [Config()], epochs=1, **SMALL)
+    negative = dataclasses.replace(split.train, group=split.train.group - 1)
+    with pytest.raises(ValueError, match="train part of the split has negative classes or groups"):
+        train_stack(dataclasses.replace(split, train=negative), [Config()], epochs=1, **SMALL)
+    three = make_split(groups=3)
+    with pytest.raises(ValueError, match=r"3 groups: .* needs a weight for each"):
+        train_stack(three, [Config("mmce", 0.5)], epochs=1, **SMALL)
+    with pytest.raises(ValueError, match=r"3 groups, but .* has fewer weights"):
+        train_stack(three, [Config("mmce", (0.5, 0.5))], epochs=1, **SMALL)
+
+
+def test_seeds_may_be_numpy_integers():
+    split = make_split()
+    one, other = (
+        train_stack(split, [Config(seed=s)], epochs=1, split_seed=s, **SMALL).columns["train_loss"]
+        for s in (3, np.int64(3))
+    )
+    np.testing.assert_array_equal(one, other)
+
+
+def test_an_interrupt_stops_what_waits():
+    """Chunks that have not started when the caller is interrupted never do."""
+    begun = []
+
+    def stop(done, _):
+        begun.append(done)
+        raise KeyboardInterrupt
+
+    configs = [Config(seed=s) for s in range(40)]
+    with pytest.raises(KeyboardInterrupt):
+        train_stack(make_split(), configs, epochs=3, chunk=1, workers=1, progress=stop, **SMALL)
+    assert len(begun) < 5
+
+
 def test_an_error_inside_a_chunk_reaches_the_caller():
     def stop(*_):
         raise KeyboardInterrupt

@@ -250,6 +250,7 @@ def test_the_same_seed_gives_the_same_model():
         ({"validation_fraction": 1.0}, "validation_fraction must be"),
         ({"max_epochs": 0}, "max_epochs must be at least 1"),
         ({"learning_rate": 0.0}, "learning_rate must be positive"),
+        ({"rho": "fair"}, "rho must be 'equal', 'share', numbers or None"),
         ({"rho": 1.2}, r"rho must be within 0\.\.1"),
         ({"rho": {"f": 1.0}}, r"rho names the groups \['f'\], the data has \['f', 'm'\]"),
         ({"rho": (0.2, 0.3, 0.5)}, "does not fit the groups"),
@@ -339,6 +340,65 @@ def test_layers_that_do_not_fit_are_refused(tmp_path):
     write_model(path, about, arrays)
     with pytest.raises(ValueError, match="layer 0 has the shapes"):
         GroupwiseMLPClassifier.load(path)
+
+
+def test_numbers_of_numpy_are_saved(tmp_path):
+    X, y, group = sample(80)
+    model = GroupwiseMLPClassifier(
+        rho=np.float64(0.4),
+        lam=np.float32(1),
+        hidden_layer_sizes=np.array([4, 3]),
+        max_epochs=np.int64(2),
+    )
+    model.fit(X, y, sensitive_features=group).save(tmp_path / "m")
+    loaded = GroupwiseMLPClassifier.load(tmp_path / "m")
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    single = GroupwiseMLPClassifier(hidden_layer_sizes=5, max_epochs=2).fit(X, y)
+    assert [w.shape for w, _ in single.layers_] == [(4, 5), (5, 2)]
+
+
+def test_the_only_row_of_a_class_stays_in_training():
+    X, y, _ = sample(300)
+    y = y.astype(object)
+    y[17] = "only"
+    for seed in range(12):
+        model = GroupwiseMLPClassifier(**FAST | {"max_epochs": 1, "random_state": seed})
+        model.fit(X, y.astype(str))
+        assert len(model.preprocessor_.columns) == 4
+        split = model._hold_out(X, np.unique(y.astype(str), return_inverse=True)[1],
+                                np.zeros(300, np.int64), seed)  # fmt: skip
+        assert 17 in split.train.rows
+        assert len(split.val.y) == 38
+
+
+def test_too_few_rows_to_hold_any_out_is_said():
+    with pytest.warns(UserWarning, match="2 rows are too few to hold any out"):
+        GroupwiseMLPClassifier(max_epochs=1).fit([[0.0], [1.0]], ["a", "b"])
+
+
+def test_a_second_fit_leaves_nothing_of_the_first():
+    X, y, group = sample(100)
+    model = GroupwiseMLPClassifier(**FAST | {"max_epochs": 2})
+    model.fit(X, y, sensitive_features=group)
+    model.set_params(calibrate=None).fit(X, y)
+    assert not hasattr(model, "temperatures_")
+    assert not hasattr(model, "temperature_")
+
+
+def test_predictions_need_no_group_column():
+    X, y, group = sample(100)
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(sex=group)
+    model = GroupwiseMLPClassifier(sensitive_columns="sex", **FAST | {"max_epochs": 2})
+    model.fit(frame, y)
+    without = model.predict(frame.drop(columns="sex"))
+    assert without.tolist() == model.predict(frame).tolist()
+
+
+def test_values_far_beyond_the_fitted_ones_are_refused():
+    X, y, _ = sample(60)
+    model = GroupwiseMLPClassifier(**FAST | {"max_epochs": 1}).fit(X, y)
+    with pytest.raises(ValueError, match="X has values too large"):
+        model.predict(X * 1e60)
 
 
 def test_not_fitted():

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equipoise import kernel
-from equipoise.losses import LOSSES, GroupwiseLoss
+from equipoise.losses import LOSSES, Batch, GroupwiseLoss
 from oracle_losses import groupwise_mmce, oracle
 
 ADDED = {"dca", "mdca", "mmce", "mmce-w"}
@@ -486,3 +486,15 @@ def test_a_parameter_as_weight_is_not_registered():
 def test_hard_is_a_probability(hard):
     with pytest.raises(ValueError, match=r"hard must be within 0\.\.1"):
         GroupwiseLoss("flsd", hard=hard)
+
+
+def test_the_pure_functions_take_a_batch():
+    logits, targets = (
+        torch.randn(8, 3, generator=torch.Generator().manual_seed(0)),
+        torch.arange(8) % 3,
+    )
+    groups = torch.arange(8) % 2
+    term = LOSSES["dca"].term(Batch.of(logits, targets, groups, rho=0.3))
+    whole = GroupwiseLoss("dca", rho=0.3, lam=2.0)(logits, targets, groups)
+    plain = GroupwiseLoss("ce")(logits, targets)
+    assert whole.item() == pytest.approx((plain + 2.0 * term).item(), rel=1e-6)

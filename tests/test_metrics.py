@@ -411,3 +411,19 @@ def test_groupwise_is_the_metric_on_the_groups_own_rows(weighted):
         )
     with pytest.raises(TypeError, match="n_bin"):
         metrics.groupwise(metrics.accuracy, y, prob, sensitive_features=group, n_bin=3)
+
+
+def test_groupwise_decisions():
+    found = metrics.groupwise(
+        metrics.accuracy,
+        [0, 1, 1],
+        [0.2, 0.4, 0.4],
+        sensitive_features=list("aab"),
+        y_pred=[0, 1, 0],
+    )
+    assert found == {"a": 1.0, "b": 0.0}
+
+
+def test_rates_of_a_group_without_weight():
+    with pytest.raises(ValueError, match="group 'b' has no weight"):
+        metrics.group_base_rates([0, 1], sensitive_features=["a", "b"], sample_weight=[1, 0])

@@ -67,18 +67,6 @@ def test_weights_are_glorot_and_depend_on_the_own_seed_only():
     assert not torch.equal(many.layers(0)[0][0], many.layers(1)[0][0])
 
 
-def test_layers_can_be_put_back():
-    network = filled((4, 3, 2), 2, False)
-    kept = network.layers(1)
-    before = network.forward(torch.ones(1, 4).double()).clone()
-    for parameter in network.parameters():
-        parameter.zero_()
-    network.restore(1, kept)
-    after = network.forward(torch.ones(1, 4).double())
-    assert torch.equal(after[1], before[1])
-    assert (after[0] == 0).all()
-
-
 @pytest.mark.parametrize("epsilon", [1e-7, 1e-2])
 def test_adam_is_tensorflows(epsilon):
     rng = np.random.default_rng(0)

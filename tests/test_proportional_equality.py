@@ -285,6 +285,7 @@ HALF = {0: 0.5, 1: 0.5}
         ({"base_rates": {"a": HALF, "b": {0: 1.0}}}, "base_rates lack the label 1"),
         ({"base_rates": {"a": HALF, "b": {0: 1.5, 1: -0.5}}}, r"base_rates must be within 0\.\.1"),
         ({"base_rates": {"a": HALF, "b": {0: math.nan, 1: 0}}}, r"must be within 0\.\.1"),
+        ({"base_rates": {"a": HALF, "b": {0: 0.5, 1: 0.4}}}, r"group 'b' sum to 0\.9, not 1"),
         ({"y_true": None}, r"y_true is None: pass base_rates=group_base_rates"),
         (
             {

@@ -253,6 +253,14 @@ def test_slices_do_not_matter(monkeypatch, constants, weighted):
     assert metrics.equal_mass_calibration_error(*arguments, sample_weight=weight) == equal_mass
 
 
+def test_parts_are_checked_and_bring_what_they_rest_on():
+    spread = AuditTable.from_arrays([0, 1], [0.2, 0.7], parts=["spread"])
+    assert spread["bin_gap2"].sum() == pytest.approx(0.2**2 + 0.3**2)
+    for wrong in ("bins", ["binz"]):
+        with pytest.raises(ValueError, match="parts must be some of"):
+            AuditTable.from_arrays([0, 1], [0.2, 0.7], parts=wrong)
+
+
 def test_a_trillion_rows_do_not_overflow():
     data = rows(25)
     once = table = AuditTable.from_arrays(**data)

@@ -73,18 +73,37 @@ def fit_temperatures(
     from equipoise.newton import Problem, solve
 
     z = torch.as_tensor(logits)
-    if z.ndim != 3:
+    if z.ndim != 3 or z.shape[1] == 0 or z.shape[2] < 2:
         raise ValueError(f"logits must be (config, sample, class), got {tuple(z.shape)}")
-    codes = torch.as_tensor(y, device=z.device).long()
-    g = None if groups is None else torch.as_tensor(groups, device=z.device).long()
+    if not bool(torch.isfinite(z).all()):
+        raise ValueError("logits contain values that are not finite")
+    low, high = bounds
+    if not 0.0 < low < 1.0 < high < float("inf"):
+        raise ValueError(f"bounds must be (low, high) with low < 1 < high, got {bounds!r}")
+    codes = _codes(y, z, "y", z.shape[2])
+    g = None if groups is None else _codes(groups, z, "groups", n_groups)
     count = n_groups or (1 if g is None else int(g.max()) + 1)
-    if g is not None and (int(g.min()) < 0 or int(g.max()) >= count):
-        raise ValueError(f"groups must be within 0..{count - 1}")
-    weight = None if sample_weight is None else torch.as_tensor(sample_weight, device=z.device)
+    checked = check_weights(sample_weight, z.shape[1])
+    weight = None if checked is None else torch.from_numpy(checked).to(z.device)
     problem = Problem.of(z, codes, weight, 1.0 / bounds[0]).divided(g, count)
     solution = solve(problem, bounds)
     temperatures = solution.temperature.reshape(len(z), count)
     return temperatures if isinstance(logits, torch.Tensor) else temperatures.numpy()
+
+
+def _codes(values: Any, logits: Any, name: str, size: int | None) -> Any:
+    """Return classes or groups of the samples as integers from 0 on."""
+    import torch
+
+    codes = torch.as_tensor(values, device=logits.device).long()
+    if codes.shape != logits.shape[1:2]:
+        raise ValueError(f"{name} must be (sample={logits.shape[1]},), got {tuple(codes.shape)}")
+    if int(codes.min()) < 0 or (size is not None and int(codes.max()) >= size):
+        raise ValueError(
+            f"{name} must be within 0..{'' if size is None else size - 1}, "
+            f"got {int(codes.min())} to {int(codes.max())}"
+        )
+    return codes
 
 
 class TemperatureScaling(BaseEstimator):
@@ -117,8 +136,6 @@ class TemperatureScaling(BaseEstimator):
     >>> scaling.predict_proba(logits).round(2)[0]
     array([0.75, 0.25])
     """
-
-    _fitted: tuple[str, ...] = ("temperature_",)
 
     def __init__(
         self,
@@ -268,7 +285,7 @@ class TemperatureScaling(BaseEstimator):
             )
         return {
             "format": f"equipoise.{type(self).__name__}/1",
-            "params": self.get_params(),
+            "params": {k: to_plain(v) for k, v in self.get_params().items()},
             "classes": [to_plain(v) for v in self.classes_.tolist()],
             "n_iter": self.n_iter_,
             "converged": self.converged_,

@@ -8,7 +8,6 @@ exact temperatures: the same definitions as everywhere else.
 from __future__ import annotations
 
 import dataclasses
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -32,8 +31,8 @@ __all__ = ["Config", "Epoch", "StackResult", "epochs_of", "train_stack"]
 
 Floats = NDArray[np.float64]
 
-CHUNK = 32
-"""Configurations per chunk: weights, moments and activations of a step stay in the last cache."""
+CHUNK = 64
+"""Configurations per chunk: fewer cost more calls, more fall out of the last cache."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,6 +123,12 @@ def train_stack(
 ) -> StackResult:
     """Train all configurations and measure each after every epoch.
 
+    Columns of the result are named ``{part}{calibration}_{metric}``: part val or test; calibration
+    nothing, ``_common`` or ``_group``, the temperatures that were applied; metric ece15, ece10,
+    log_loss or pe over all rows, ece15_0, ece15_1, ... of each group. Beside these: accuracy,
+    pe_deterministic and dead (the share of rows whose logits are all 0) of each part, temperature
+    and temperature_0, ... of each group, train_loss and diverged. PE is against the training rates.
+
     Parameters
     ----------
     split
@@ -139,7 +144,7 @@ def train_stack(
     chunk
         Configurations that train together; bounds the memory.
     workers
-        Chunks at a time, each on one core; by default one per core.
+        Chunks at a time, each on one core; by default as many as torch has threads.
     device
         "cpu" or any other torch device (then one chunk at a time).
     dtype
@@ -149,7 +154,7 @@ def train_stack(
     """
     configs = tuple(configs)
     _check(split, configs, epochs, batch_size, keep_epochs)
-    n_classes = int(split.train.y.max()) + 1
+    n_classes = _n_classes(split)
     # a chunk shares its learning rate, and techniques stand together, so that each is one call
     order = sorted(range(len(configs)), key=lambda i: (configs[i].rate, _kind(configs[i]), i))
     parts: list[list[int]] = []
@@ -187,8 +192,8 @@ def train_stack(
             if epoch.number == epochs or stop.is_set():
                 return
 
-    at_once = 1 if device != "cpu" else min(workers or os.cpu_count() or 1, len(parts))
     threads = torch.get_num_threads()
+    at_once = 1 if device != "cpu" else min(workers or threads, len(parts))
     # one thread per chunk: batched products of these sizes gain little from more. OpenMP keeps the
     # number per thread, so each worker sets its own
     each = max(1, threads // at_once)
@@ -203,12 +208,11 @@ def train_stack(
                 if future.done():
                     future.result()
         except BaseException:
+            # what runs ends with its epoch, what waits never starts
             stop.set()
+            pool.shutdown(cancel_futures=True)
             raise
         finally:
-            if any(f.done() and f.exception() for f in futures):
-                stop.set()
-                pool.shutdown(cancel_futures=True)
             torch.set_num_threads(threads)
     return StackResult(configs, columns, layers)
 
@@ -231,11 +235,11 @@ def epochs_of(
     A configuration whose logits are no longer finite is stopped and flagged; the others go on.
     `measured` names the parts of the split that are measured; temperatures are fitted on "val".
     """
-    n_classes = n_classes or int(split.train.y.max()) + 1
+    n_classes = n_classes or _n_classes(split)
     train = Rows(split.train, device, dtype)
     network = StackedMLP(
         (train.X.shape[1], *hidden, n_classes),
-        [c.seed for c in configs],
+        [int(c.seed) for c in configs],
         output_relu=output_relu,
         dtype=dtype,
         device=device,
@@ -243,7 +247,7 @@ def epochs_of(
     adam = Adam(network.parameters(), configs[0].rate)
     losses = _Losses(configs, device, dtype)
     measure = Measure(split, n_classes, device, dtype, measured)
-    shuffle = torch.Generator().manual_seed(split_seed)
+    shuffle = torch.Generator().manual_seed(int(split_seed))
     alive = torch.ones(len(configs), dtype=torch.bool, device=device)
     number = 0
     while True:
@@ -264,9 +268,10 @@ def epochs_of(
         alive &= finite & torch.isfinite(total)
         dead = ~alive
         if bool(dead.any()):
-            # zero weights and no gradient: it costs nothing and harms nobody
+            # zero weights, no gradient and no memory of one: it stays where it is
             for parameter in network.parameters():
                 parameter[dead] = 0.0
+            adam.forget(dead)
             losses.silence(dead)
             stopped = dead.cpu().numpy()
             columns = {name: np.where(stopped, np.nan, v) for name, v in columns.items()}
@@ -277,8 +282,8 @@ def epochs_of(
 
 def _kind(config: Config) -> tuple[str, int]:
     """Return what configurations must share to be one call of a loss."""
-    width = 0 if config.rho is None else np.ndim(config.rho) + 1
-    return config.technique, width
+    rho = config.rho
+    return config.technique, 0 if rho is None else 1 + (len(rho) if isinstance(rho, tuple) else 0)
 
 
 class _Losses:
@@ -332,8 +337,28 @@ def _check(
     outside = [e for e in keep if not 1 <= e <= epochs]
     if outside:
         raise ValueError(f"keep_epochs must be within 1..{epochs}, got {outside}")
+    n_groups = 1 + max(int(p.group.max(initial=0)) for p in (split.train, split.val, split.test))
+    for config in configs:
+        if isinstance(config.rho, tuple) and len(config.rho) < n_groups:
+            raise ValueError(f"the data has {n_groups} groups, but {config} has fewer weights")
+        if isinstance(config.rho, float | int) and n_groups > 2:
+            raise ValueError(f"the data has {n_groups} groups: {config} needs a weight for each")
     for name, part in (("train", split.train), ("val", split.val), ("test", split.test)):
         if not len(part.y):
             raise ValueError(f"the {name} part of the split has no rows")
         if not np.isfinite(part.X).all():
             raise ValueError(f"the {name} part of the split has values that are not finite")
+        if min(part.y.min(), part.group.min()) < 0:
+            raise ValueError(f"the {name} part of the split has negative classes or groups")
+    absent = sorted(set(range(_n_classes(split))) - set(split.train.y.tolist()))
+    if absent:
+        raise ValueError(
+            f"class {absent[0]} has no training row; split with stratify=True, "
+            "or merge rare classes"
+        )
+
+
+def _n_classes(split: Split) -> int:
+    return 1 + max(
+        int(part.y.max()) for part in (split.train, split.val, split.test) if len(part.y)
+    )

@@ -65,7 +65,8 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
     calibrate
         "group": a temperature per group; "common": one for all; None.
     shrinkage
-        Rows' worth of trust in the common temperature, as in `GroupTemperatureScaling`.
+        Rows' worth of trust in the common temperature, as in `GroupTemperatureScaling`; applied to
+        the temperatures of the kept epoch, while `history_` has those without.
     unseen_group
         What `predict_proba` does without a known group: "error", "global" or "mixture". `predict`
         needs no groups.
@@ -195,17 +196,25 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
         for name in ("max_epochs", "batch_size", "patience"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)!r}")
-        if not all(isinstance(n, int | np.integer) and n > 0 for n in self.hidden_layer_sizes):
+        if not all(isinstance(n, int | np.integer) and n > 0 for n in self._hidden()):
             raise ValueError(
                 f"hidden_layer_sizes must be positive integers, got {self.hidden_layer_sizes!r}"
             )
+        if isinstance(self.rho, str) and self.rho not in ("equal", "share"):
+            raise ValueError(f"rho must be 'equal', 'share', numbers or None, got {self.rho!r}")
         GroupTemperatureScaling(
             unseen_group=self.unseen_group, shrinkage=self.shrinkage
         )._check_params()
         if not self.learning_rate > 0.0:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate!r}")
 
-    def _split_columns(self, X: Any, sensitive_features: Any) -> tuple[Any, Any]:
+    def _hidden(self) -> tuple[Any, ...]:
+        sizes = self.hidden_layer_sizes
+        return (sizes,) if np.ndim(sizes) == 0 else tuple(sizes)
+
+    def _split_columns(
+        self, X: Any, sensitive_features: Any, *, needed: bool = True
+    ) -> tuple[Any, Any]:
         """Return the features, and the column or columns of the group if there are any."""
         if self.sensitive_columns is None:
             return X, sensitive_features
@@ -220,6 +229,8 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
                 f"got {type(X).__name__}"
             )
         missing = [name for name in names if name not in frame.columns]
+        if missing and not needed:
+            return frame.drop([name for name in names if name not in missing]).to_native(), None
         if missing:
             raise ValueError(f"X has no column {missing[0]!r}; it has {frame.columns!r}")
         return frame.drop(names).to_native(), frame.select(names).to_native()
@@ -230,15 +241,22 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
         rng = np.random.default_rng(seed)
         # spread over label and group: the k-th of a cell's m rows stands at (k + u) / m
         cell = y * (int(group.max()) + 1) + group
-        place = np.empty(len(y))
+        place = np.ones(len(y))  # the only row of its cell stays in training
         for value in np.unique(cell):
             own = np.flatnonzero(cell == value)
-            place[rng.permutation(own)] = (np.arange(len(own)) + rng.random()) / len(own)
+            if len(own) > 1:
+                place[rng.permutation(own)] = (np.arange(len(own)) + rng.random()) / len(own)
         order = np.argsort(place, kind="stable")
         held = max(1, round(self.validation_fraction * len(y)))
         val, train = np.sort(order[:held]), np.sort(order[held:])
         if len(np.unique(y[train])) < len(self.classes_):
-            val = train = np.arange(len(y))  # too few rows to hold any out
+            warnings.warn(
+                f"{len(y)} rows are too few to hold any out: the training rows decide when to stop "
+                "and give the temperatures",
+                UserWarning,
+                stacklevel=3,
+            )
+            val = train = np.arange(len(y))
         self.preprocessor_ = Preprocessor.fit(X[train], [f"x{j}" for j in range(X.shape[1])])
         parts = [
             Part(self.preprocessor_.transform(X[rows]), y[rows], group[rows], rows)
@@ -285,7 +303,7 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
             [config],
             n_classes=len(self.classes_),
             batch_size=self.batch_size,
-            hidden=self.hidden_layer_sizes,
+            hidden=tuple(int(n) for n in self._hidden()),
             split_seed=int(seeds[2]),
             measured=("val",),
         ):
@@ -311,6 +329,8 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
 
     def _find_temperatures(self, val: Part) -> None:
         self.scaling_: TemperatureScaling | None = None
+        for stale in ("temperature_", "temperatures_"):
+            self.__dict__.pop(stale, None)
         if self.calibrate is None:
             return
         logits, labels = self._forward(val.X), tuple(range(len(self.classes_)))
@@ -342,15 +362,21 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
                 np.maximum(active, 0.0, out=active)
         return active
 
-    def _logits(self, X: Any, sensitive_features: Any = None) -> tuple[Floats, Any]:
+    def _logits(
+        self, X: Any, sensitive_features: Any = None, *, needed: bool = True
+    ) -> tuple[Floats, Any]:
         check_is_fitted(self, "layers_")
-        features, group = self._split_columns(X, sensitive_features)
+        features, group = self._split_columns(X, sensitive_features, needed=needed)
         features = validate_data(
             self, features, dtype=np.float64, ensure_all_finite="allow-nan", reset=False
         )
         if np.isinf(features).any():
             raise ValueError("Input X contains infinity; replace it by NaN or a finite value")
-        return self._forward(self.preprocessor_.transform(features)), group
+        with np.errstate(over="ignore"):
+            standard = self.preprocessor_.transform(features)
+        if not np.isfinite(standard).all():
+            raise ValueError("Input X has values too large beside those it was fitted on")
+        return self._forward(standard), group
 
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Floats:
         """Return calibrated probabilities (n, classes)."""
@@ -364,7 +390,7 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable labels; no temperature changes them, so no group is needed."""
-        logits, _ = self._logits(X)
+        logits, _ = self._logits(X, needed=False)
         labels: NDArray[Any] = self.classes_[logits.argmax(axis=1)]
         return labels
 
@@ -379,11 +405,13 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
         params = self.get_params()
         if not isinstance(params["random_state"], int | np.integer | None):
             params["random_state"] = None  # a generator is no fact of the fitted model
+        if not isinstance(params["rho"], str | Mapping | None):
+            params["rho"] = float(params["rho"])
         if isinstance(params["rho"], Mapping):
             params["rho"] = {"groups": [[to_plain(g), float(w)] for g, w in params["rho"].items()]}
         about = {
             "format": FORMAT,
-            "params": {k: _json(v) for k, v in params.items()},
+            "params": {k: v if k == "rho" else to_plain(v) for k, v in params.items()},
             "classes": [to_plain(v) for v in self.classes_.tolist()],
             "groups": [to_plain(g) for g in self.groups_],
             "scaling": None if self.scaling_ is None else self.scaling_.to_dict(),
@@ -429,7 +457,7 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
     def _restore_layers(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         sizes = (
             len(self.preprocessor_.feature_names),
-            *self.hidden_layer_sizes,
+            *self._hidden(),
             len(self.classes_),
         )
         self.layers_ = []
@@ -449,9 +477,3 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
         self.temperature_ = self.scaling_.temperature_
         if isinstance(self.scaling_, GroupTemperatureScaling):
             self.temperatures_ = self.scaling_.temperatures_
-
-
-def _json(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
-    return list(value) if isinstance(value, tuple) else value

@@ -260,8 +260,10 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
 
 def to_plain(value: Any) -> Any:
     """Turn a group or label into what JSON holds; tuples become lists."""
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list | np.ndarray):
         return [to_plain(v) for v in value]
+    if isinstance(value, np.generic):
+        return value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError(

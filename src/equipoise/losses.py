@@ -4,8 +4,12 @@ With weights pi of the groups (pi_1 = rho, pi_0 = 1 - rho) and n_g rows of group
 the group-wise term is linear (ls, fl, flsd), a sum of gaps (dca, mdca) or pair-wise (mmce, mmce-w).
 A group that is absent from a batch contributes nothing, and the other weights stay as they are.
 
-Every function takes one configuration, logits (n, K), or a stack of them, (config, n, K); targets
-and groups are (n,), shared by the stack, or (config, n). Each returns one loss per configuration.
+Every function takes a `Batch` of one configuration, logits (n, K), or of a stack, (config, n, K);
+targets and groups are (n,), shared by the stack, or (config, n):
+
+    mmce(Batch.of(logits, targets, groups, rho=0.5))
+
+The linear ones return a value per row, the others one per configuration.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from torch import Tensor, nn
 
 from equipoise.kernel import laplacian_form
 
-__all__ = ["LOSSES", "GroupwiseLoss", "Loss"]
+__all__ = ["LOSSES", "Batch", "GroupwiseLoss", "Loss"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +49,27 @@ class Batch:
     targets: Tensor
     member: Tensor
     weight: Tensor
+
+    @classmethod
+    def of(
+        cls, logits: Tensor, targets: Tensor, groups: Tensor | None = None, rho: Any = None
+    ) -> Batch:
+        """Check and lay out logits, classes and groups; `rho` as in `GroupwiseLoss`."""
+        _check_shapes(logits, targets, groups)
+        _check_range(targets, logits.shape[-1], "targets", "classes", "columns of logits")
+        if rho is None:
+            member, weight = logits.new_ones(logits.shape[-2], 1), logits.new_ones(1)
+        elif groups is None:
+            raise ValueError(
+                f"rho={rho} weighs groups, so groups are needed; "
+                "pass groups, or rho=None for the ungrouped loss"
+            )
+        else:
+            weight = _group_weights(rho, logits)
+            _check_range(groups, weight.shape[-1], "groups", "groups", "weights in rho")
+            slots = torch.arange(weight.shape[-1], device=logits.device)
+            member = (groups.unsqueeze(-1) == slots).to(logits.dtype)
+        return cls(logits.log_softmax(-1), logits, targets.long(), member, weight)
 
     def label_log_prob(self) -> Tensor:
         """Return log p_y of each row."""
@@ -267,10 +292,8 @@ class GroupwiseLoss(nn.Module):
 
     def forward(self, logits: Tensor, targets: Tensor, groups: Tensor | None = None) -> Tensor:
         """Return the loss: a scalar, or (config,) for stacked logits."""
-        _check_shapes(logits, targets, groups)
         loss = LOSSES[self.name]
-        _check_range(targets, logits.shape[-1], "targets", "classes", "columns of logits")
-        batch = Batch(logits.log_softmax(-1), logits, targets.long(), *self._groups(logits, groups))
+        batch = Batch.of(logits, targets, groups, self.rho if loss.grouped else None)
         if not loss.grouped:
             return loss.term(batch).mean(-1)
         if loss.form == "linear":
@@ -283,21 +306,6 @@ class GroupwiseLoss(nn.Module):
                 f"{_axes(logits)}, got shape {tuple(lam.shape)}"
             )
         return cross_entropy(batch).mean(-1) + lam * loss.term(batch, **self.constants)
-
-    def _groups(self, logits: Tensor, groups: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return who is of which group, and the groups' weights."""
-        if self.rho is None or not LOSSES[self.name].grouped:
-            return logits.new_ones(logits.shape[-2], 1), logits.new_ones(1)
-        if groups is None:
-            raise ValueError(
-                f"{self.name} with rho={self.rho} is group-wise, so groups are needed; "
-                "pass groups, or rho=None for the ungrouped loss"
-            )
-        weight = _group_weights(self.rho, logits)
-        n_groups = weight.shape[-1]
-        _check_range(groups, n_groups, "groups", "groups", "weights in rho")
-        slots = torch.arange(n_groups, device=logits.device)
-        return (groups.unsqueeze(-1) == slots).to(logits.dtype), weight
 
     def extra_repr(self) -> str:
         """Return what the module's repr shows."""

@@ -18,6 +18,7 @@ from equipoise.inputs import (
     check_bins,
     check_weights,
     class_count,
+    column,
     encode_groups,
     encode_labels,
     matrix,
@@ -169,8 +170,8 @@ def expected_calibration_error(
 ) -> float:
     """Return the top-label ECE: the mean of |accuracy - confidence| over bins of confidence.
 
-    Bins are (lo, hi] of equal width and weighted by their rows. See `debiased_squared_ece` before
-    comparing groups of different size: raw ECE grows as rows get fewer.
+    Bins are (lo, hi] of equal width and weighted by their rows. To compare groups of different
+    size see `debiased_squared_calibration_error`: raw ECE grows as rows get fewer.
 
     Examples
     --------
@@ -342,6 +343,7 @@ def groupwise(
     sensitive_features: Any,
     labels: Any = None,
     sample_weight: Any = None,
+    y_pred: Any = None,
     **params: Any,
 ) -> dict[Hashable, Any]:
     """Return any metric of labels and probabilities for each group's own rows.
@@ -355,10 +357,13 @@ def groupwise(
     y, resolved = encode_labels(y_true, class_count(prob), labels)
     group, groups = encode_groups(sensitive_features)
     weight = check_weights(sample_weight, len(prob))
-    same_length(len(prob), y_true=y, sensitive_features=group)
+    decided = None if y_pred is None else column(y_pred, "y_pred")
+    same_length(len(prob), y_true=y, sensitive_features=group, y_pred=decided)
     found = {}
     for i, name in enumerate(groups):
         own = group == i
+        if decided is not None:
+            params["y_pred"] = decided[own]
         part = None if weight is None else weight[own]
         coded = np.array([*resolved, None], dtype=object)[y[own]]
         found[name] = metric(coded, prob[own], labels=resolved, sample_weight=part, **params)

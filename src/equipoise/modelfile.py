@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -52,24 +52,13 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
 
 def replace_file(path: Path, content: bytes) -> None:
     """Put a file in place, whole or not at all: a reader never sees half of it."""
-    with tempfile.NamedTemporaryFile(
-        dir=path.parent, prefix=path.name, suffix=".tmp", delete=False
-    ) as file:
-        temporary = Path(file.name)
-        try:
-            file.write(content)
-            file.flush()
-            temporary.chmod(0o666 & ~_umask())
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-
-
-def _umask() -> int:
-    now = os.umask(0)
-    os.umask(now)
-    return now
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def _digest(text: str, arrays: Mapping[str, NDArray[Any]]) -> str:

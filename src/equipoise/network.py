@@ -73,14 +73,6 @@ class StackedMLP:
         weight, bias = self.output
         return [*hidden, (weight[config].T.cpu().clone(), bias[config, :, 0].cpu().clone())]
 
-    def restore(self, config: int, layers: Sequence[Layer]) -> None:
-        """Put one configuration's layers back."""
-        for (weight, bias), (w, b) in zip(self.hidden, layers[:-1], strict=True):
-            weight[config].copy_(w)
-            bias[config, 0].copy_(b)
-        self.output[0][config].copy_(layers[-1][0].T)
-        self.output[1][config, :, 0].copy_(layers[-1][1])
-
     def _buffer(self, name: str, level: int, *shape: int) -> Tensor:
         key = (name, level, shape[1])
         if key not in self._buffers:
@@ -150,3 +142,9 @@ class Adam:
         epsilon = self._epsilon / math.sqrt(1.0 - 0.999**self._steps)
         self._torch.param_groups[0]["eps"] = epsilon
         self._torch.step()
+
+    def forget(self, configs: Tensor) -> None:
+        """Clear the moments of some configurations, (config,) booleans."""
+        for state in self._torch.state.values():
+            state["exp_avg"][configs] = 0.0
+            state["exp_avg_sq"][configs] = 0.0

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.inputs import (
+    ROW_SUM_TOLERANCE,
     check_weights,
     class_count,
     column,
@@ -65,6 +66,9 @@ def group_base_rates(
     weight = check_weights(sample_weight, len(codes))
     cell = group.astype(np.int64) * len(known) + codes
     count = np.bincount(cell, weight, len(groups) * len(known)).reshape(len(groups), -1)
+    if not count.sum(1).all():
+        empty = groups[int(np.argmin(count.sum(1)))]
+        raise ValueError(f"group {empty!r} has no weight, so its rates are undefined")
     share = ratio(count.astype(float), count.sum(1, keepdims=True))
     return GroupRates(
         {g: dict(zip(known, share[i].tolist(), strict=True)) for i, g in enumerate(groups)}
@@ -261,6 +265,9 @@ def _data_rates(
         ) from None
     if not ((values >= 0) & (values <= 1)).all():
         raise ValueError("base_rates must be within 0..1")
+    for group, total in zip(table.groups, values.sum(1).tolist(), strict=True):
+        if abs(total - 1.0) > ROW_SUM_TOLERANCE:
+            raise ValueError(f"base_rates of group {group!r} sum to {total:.6g}, not 1")
     return values
 
 

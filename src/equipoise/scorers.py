@@ -4,6 +4,9 @@
     cross_validate(model, X, y, scoring=neg_proportional_equality,
                    params={"sensitive_features": a})
 
+A model that takes the group as a column of X, beside a scorer that asks for `sensitive_features`,
+has to say that its `fit` does not: ``model.set_fit_request(sensitive_features=False)``.
+
 Scorers are maximised, so they return the metric times -1. Where a fold yields infinity or nan
 (a class that is never predicted for a group), so does the scorer.
 """

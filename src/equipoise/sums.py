@@ -8,7 +8,7 @@ With weights they are float64.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,14 @@ SUMS: Mapping[str, Sum] = {
 
 PARTS = frozenset(s.part for s in SUMS.values())
 UNLABELLED = frozenset({"rows", "rates", "decisions"})
+
+
+def chosen_parts(parts: Iterable[str]) -> frozenset[str]:
+    """Return the parts to fill: those asked for, and those they rest on."""
+    chosen = frozenset(parts)
+    if isinstance(parts, str) or not chosen <= PARTS:
+        raise ValueError(f"parts must be some of {sorted(PARTS)}, got {parts!r}")
+    return chosen | {"rows"} | ({"bins"} if "spread" in chosen else set())
 
 
 def zeros(name: str, shape: tuple[int, ...], *, weighted: bool) -> Array:

@@ -28,7 +28,19 @@ from equipoise.inputs import (
     same_length,
     to_plain,
 )
-from equipoise.sums import CELLS, FLUSH, PARTS, ROWS, SUMS, UNIT, UNLABELLED, Array, Fill, zeros
+from equipoise.sums import (
+    CELLS,
+    FLUSH,
+    PARTS,
+    ROWS,
+    SUMS,
+    UNIT,
+    UNLABELLED,
+    Array,
+    Fill,
+    chosen_parts,
+    zeros,
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -97,7 +109,7 @@ class AuditTable:
         parts
             Which sums to fill, by the name of their part; a metric that needs only some is faster.
         """
-        parts = frozenset(parts) | {"rows"}
+        parts = chosen_parts(parts)
         check_bins(n_bins)
         prob = matrix(y_prob, "y_prob")
         n, k = len(prob), class_count(prob)
@@ -145,7 +157,7 @@ class AuditTable:
         Classes `y` and groups are codes (n,). The sums get a leading axis: (config, group, ...).
         """
         k, configs, n = prob.shape
-        fill = Fill(frozenset(parts) | {"rows"}, configs * len(groups), k, n_bins, weighted=False)
+        fill = Fill(chosen_parts(parts), configs * len(groups), k, n_bins, weighted=False)
         flat = prob.reshape(k, -1)
         cell = (np.arange(configs)[:, None] * len(groups) + group).ravel()
         target = np.broadcast_to(y, (configs, n)).ravel()
