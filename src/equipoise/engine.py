@@ -31,7 +31,7 @@ __all__ = ["Config", "Epoch", "StackResult", "epochs_of", "train_stack"]
 
 Floats = NDArray[np.float64]
 
-CHUNK = 64
+CHUNK = 32
 """Configurations per chunk: fewer cost more calls, more fall out of the last cache."""
 
 
