@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from equipoise.datasets import Split
-from equipoise.losses import LOSSES, GroupwiseLoss
+from equipoise.losses import LOSSES, Batch, GroupwiseLoss, group_weights, membership
 from equipoise.measure import Measure, Rows
 from equipoise.network import Adam, Layer, StackedMLP
 from equipoise.progress import Bar
@@ -246,7 +246,7 @@ def epochs_of(
     )
     adam = Adam(network.parameters(), configs[0].rate)
     losses = _Losses(configs, device, dtype)
-    measure = Measure(split, n_classes, device, dtype, measured)
+    measure = Measure(split, n_classes, device, dtype, measured, batch_size)
     shuffle = torch.Generator().manual_seed(int(split_seed))
     alive = torch.ones(len(configs), dtype=torch.bool, device=device)
     number = 0
@@ -290,18 +290,20 @@ class _Losses:
     """The losses of a chunk: one call for each run of configurations of the same kind."""
 
     def __init__(self, configs: Sequence[Config], device: str, dtype: torch.dtype) -> None:
-        self.runs: list[tuple[slice, GroupwiseLoss]] = []
+        self.runs: list[tuple[slice, GroupwiseLoss, Tensor]] = []
         start = 0
         while start < len(configs):
             stop = start
             while stop < len(configs) and _kind(configs[stop]) == _kind(configs[start]):
                 stop += 1
             some = configs[start:stop]
-            rho = None
-            if some[0].rho is not None:
+            rho, weight = None, torch.ones(1, device=device, dtype=dtype)
+            if some[0].rho is not None and LOSSES[some[0].technique].grouped:
                 rho = torch.tensor([c.rho for c in some], device=device, dtype=dtype)
+                weight = group_weights(rho, rho.new_empty(len(some), 1, 2))
             lam = torch.tensor([c.lam for c in some], device=device, dtype=dtype)
-            self.runs.append((slice(start, stop), GroupwiseLoss(some[0].technique, rho, lam)))
+            loss = GroupwiseLoss(some[0].technique, rho, lam)
+            self.runs.append((slice(start, stop), loss, weight))
             start = stop
         self.silent: Tensor | None = None
 
@@ -312,7 +314,18 @@ class _Losses:
     def slope(self, logits: Tensor, y: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
         """Return the losses (config,), and their gradients (config, n, class) in the logits."""
         leaf = logits.detach().requires_grad_()
-        values = torch.cat([loss(leaf[part], y, group) for part, loss in self.runs])
+        log_prob = leaf.log_softmax(-1)
+        # who is of which group, for each number of weights; one for all where groups are ignored
+        member = {
+            n: membership(group, n, leaf.dtype) if n > 1 else leaf.new_ones(len(y), 1)
+            for n in {weight.shape[-1] for _, _, weight in self.runs}
+        }
+        values = torch.cat(
+            [
+                loss.of(Batch(log_prob[part], leaf[part], y, member[weight.shape[-1]], weight))
+                for part, loss, weight in self.runs
+            ]
+        )
         (gradient,) = torch.autograd.grad(values.sum(), leaf)
         if self.silent is not None:
             gradient = gradient.masked_fill(self.silent[:, None, None], 0.0)

@@ -65,10 +65,9 @@ class Batch:
                 "pass groups, or rho=None for the ungrouped loss"
             )
         else:
-            weight = _group_weights(rho, logits)
+            weight = group_weights(rho, logits)
             _check_range(groups, weight.shape[-1], "groups", "groups", "weights in rho")
-            slots = torch.arange(weight.shape[-1], device=logits.device)
-            member = (groups.unsqueeze(-1) == slots).to(logits.dtype)
+            member = membership(groups, weight.shape[-1], logits.dtype)
         return cls(logits.log_softmax(-1), logits, targets.long(), member, weight)
 
     def label_log_prob(self) -> Tensor:
@@ -292,8 +291,12 @@ class GroupwiseLoss(nn.Module):
 
     def forward(self, logits: Tensor, targets: Tensor, groups: Tensor | None = None) -> Tensor:
         """Return the loss: a scalar, or (config,) for stacked logits."""
-        loss = LOSSES[self.name]
-        batch = Batch.of(logits, targets, groups, self.rho if loss.grouped else None)
+        rho = self.rho if LOSSES[self.name].grouped else None
+        return self.of(Batch.of(logits, targets, groups, rho))
+
+    def of(self, batch: Batch) -> Tensor:
+        """Return the loss of a batch that was checked and laid out before."""
+        loss, logits = LOSSES[self.name], batch.logits
         if not loss.grouped:
             return loss.term(batch).mean(-1)
         if loss.form == "linear":
@@ -340,7 +343,12 @@ def _check_rho(rho: Any) -> None:
         raise ValueError(f"rho must be (config,) or (config, group), got {tuple(values.shape)}")
 
 
-def _group_weights(rho: Any, logits: Tensor) -> Tensor:
+def membership(groups: Tensor, n_groups: int, dtype: torch.dtype) -> Tensor:
+    """Return (..., n, group): 1 where the row is of the group."""
+    return (groups.unsqueeze(-1) == torch.arange(n_groups, device=groups.device)).to(dtype)
+
+
+def group_weights(rho: Any, logits: Tensor) -> Tensor:
     """Return the weights pi: (group,), or (config, group) for a stack."""
     value = _tensor(rho, logits)
     stacked = logits.ndim == 3

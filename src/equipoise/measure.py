@@ -49,7 +49,9 @@ class Measure:
         device: str,
         dtype: torch.dtype,
         measured: Sequence[str],
+        batch_size: int,
     ) -> None:
+        self.batch_size = batch_size
         self.parts = {name: getattr(split, name) for name in measured}
         rows = {name: Rows(part, device, dtype) for name, part in self.parts.items()}
         self.val = rows["val"]
@@ -68,7 +70,9 @@ class Measure:
 
     def __call__(self, network: StackedMLP) -> tuple[dict[str, Floats], Tensor]:
         """Return the columns, each (config,), and which configurations are finite."""
-        logits = network.forward(self.X).double()
+        # in slices the size of a batch, whose buffers are in the cache
+        slices = [network.forward(x) for x in torch.split(self.X, self.batch_size)]
+        logits = torch.cat(slices, dim=1).double()
         finite = torch.isfinite(logits).all(-1).all(-1)
         logits = torch.where(finite[:, None, None], logits, 0.0)
         by_part = dict(zip(self.parts, torch.split(logits, self.sizes, dim=1), strict=True))
