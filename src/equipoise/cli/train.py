@@ -198,15 +198,10 @@ def _hold_out(
     """Return the rows of training and test; an eighth is the test part of `Dataset.split`."""
     import numpy as np
 
+    from equipoise.datasets.split import shuffled
+
     n = len(dataset.y)
-    order = np.random.default_rng(seed).permutation(n)
-    cells = dataset.group * len(dataset.class_names) + dataset.y
-    # the k-th of a cell's m rows stands at (k + 1/2) / m: each part has its share of every cell
-    place = np.empty(n)
-    for cell in np.unique(cells):
-        own = order[cells[order] == cell]
-        place[own] = (np.arange(len(own)) + 0.5) / len(own)
-    order = order[np.argsort(place[order], kind="stable")]
+    order = shuffled(n, seed, dataset.group * len(dataset.class_names) + dataset.y)
     test, train = np.split(order, [int(np.ceil(fraction * n))])
     for codes, names, what in (
         (dataset.y, dataset.class_names, "class"),

@@ -134,6 +134,20 @@ class Split:
     preprocessor: Preprocessor
 
 
+def shuffled(n: int, seed: int, cells: NDArray[Any] | None = None) -> NDArray[np.int64]:
+    """Return rows 0..n-1 in random order, every stretch of it with its share of each cell."""
+    order = np.random.default_rng(seed).permutation(n)
+    if cells is None:
+        return order
+    # the k-th of a cell's m rows stands at (k + 1/2) / m
+    by_cell = order[np.argsort(cells[order], kind="stable")]
+    _, first, size = np.unique(cells[by_cell], return_index=True, return_counts=True)
+    place = np.arange(n) - np.repeat(first, size)
+    key = np.empty(n)
+    key[by_cell] = (place + 0.5) / np.repeat(size, size)
+    return order[np.argsort(key[order], kind="stable")]
+
+
 def split_rows(
     n: int, seed: int, cells: NDArray[Any] | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -143,16 +157,7 @@ def split_rows(
     """
     if n < 8:
         raise ValueError(f"{n} rows cannot be split 6:1:1; at least 8 are needed")
-    order = np.random.default_rng(seed).permutation(n)
-    if cells is not None:
-        # the k-th of a cell's m rows stands at (k + 1/2) / m, so every stretch of the order holds
-        # its share of each cell
-        by_cell = order[np.argsort(cells[order], kind="stable")]
-        _, first, size = np.unique(cells[by_cell], return_index=True, return_counts=True)
-        place = np.arange(n) - np.repeat(first, size)
-        key = np.empty(n)
-        key[by_cell] = (place + 0.5) / np.repeat(size, size)
-        order = order[np.argsort(key[order], kind="stable")]
+    order = shuffled(n, seed, cells)
     n_test, n_val = -(-n // 8), n // 8
     test, val, train = np.split(order, [n_test, n_test + n_val])
     return np.sort(train), np.sort(val), np.sort(test)
