@@ -11,9 +11,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-def test_readme_blocks(capsys):
+def test_readme_blocks(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a block keeps its runs in the current folder
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     scope: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, "README.md", "exec"), scope)
@@ -26,6 +27,8 @@ def test_readme_blocks(capsys):
     assert all(p.grad is not None for p in scope["layers"].parameters())
     assert len(scope["runs"]) == 8 * 5
     assert len(scope["parts"].test.y) == 10
+    assert {name for name, _ in scope["best"]} == {"ce", "mmce"}
+    assert scope["chosen"]["val_accuracy"] > 0.5
 
 
 def test_demo(capsys):

@@ -35,8 +35,6 @@ __all__ = ["GroupTemperatureScaling", "TemperatureScaling", "fit_temperatures"]
 
 Floats = NDArray[np.float64]
 
-PAPER_RATE, PAPER_STEPS, PAPER_EPSILON = 1e-4, 500, 1e-7
-
 
 def fit_temperatures(
     logits: Any,
@@ -254,9 +252,31 @@ class TemperatureScaling(BaseEstimator):
         from equipoise.newton import solve
 
         if self.solver == "paper":
-            return _paper_recipe(problem, z, codes, groups, weight)
+            return self._recipe(problem, z, codes, groups, weight)
         solution = solve(problem, self.bounds, start)
         return solution.temperature.numpy(), solution.n_iter, solution.converged
+
+    @staticmethod
+    def _recipe(
+        problem: Any,
+        z: NDArray[Any],
+        codes: NDArray[Any],
+        groups: NDArray[Any] | None,
+        weight: Floats | None,
+    ) -> tuple[Floats, int, bool]:
+        from equipoise.recipe import paper_temperatures
+
+        own = np.zeros(len(z), np.int64) if groups is None else groups
+        labels = tuple(range(z.shape[1]))
+
+        def ece(t: Floats) -> Floats:
+            prob = _softmax(z, t[0, own])
+            value = expected_calibration_error(codes, prob, sample_weight=weight, labels=labels)
+            return np.array([value])
+
+        total = len(z) if weight is None else float(weight.sum())
+        found, steps, stopped = paper_temperatures(problem, ece, total)
+        return found[0], steps, stopped
 
     def _warn_at_bound(self, temperatures: list[tuple[Hashable, float]]) -> None:
         for group, value in temperatures:
@@ -543,36 +563,3 @@ def _softmax(z: NDArray[Any], temperature: Floats) -> Floats:
     np.exp(out, out=out)
     out /= out.sum(axis=1, keepdims=True)
     return out
-
-
-def _paper_recipe(
-    problem: Any,
-    z: NDArray[Any],
-    codes: NDArray[Any],
-    groups: NDArray[Any] | None,
-    weight: Floats | None,
-) -> tuple[Floats, int, bool]:
-    """Run Adam on the temperatures from 1 on, until the ECE of the same rows rises."""
-    own = np.zeros(len(z), np.int64) if groups is None else groups
-    labels = tuple(range(z.shape[1]))
-
-    def ece(t: Floats) -> float:
-        prob = _softmax(z, t[own])
-        return expected_calibration_error(codes, prob, sample_weight=weight, labels=labels)
-
-    t = np.ones(problem.size)
-    first, second = np.zeros_like(t), np.zeros_like(t)
-    before = ece(t)
-    total = len(z) if weight is None else weight.sum()
-    for step in range(1, PAPER_STEPS + 1):
-        slope = problem.derivatives(_tensor(1.0 / t))[0].numpy()
-        grad = -slope / t**2 / total  # d/dT of the mean cross entropy, beta being 1 / T
-        first = 0.9 * first + 0.1 * grad
-        second = 0.999 * second + 0.001 * grad**2
-        rate = PAPER_RATE * np.sqrt(1 - 0.999**step) / (1 - 0.9**step)
-        moved = t - rate * first / (np.sqrt(second) + PAPER_EPSILON)
-        after = ece(moved)
-        if after > before:
-            return t, step, True
-        t, before = moved, after
-    return t, PAPER_STEPS, False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from equipoise.datasets import Split
-from equipoise.losses import LOSSES, Batch, GroupwiseLoss, group_weights, membership
+from equipoise.losses import LOSSES, Batch, GroupwiseLoss, Loss, group_weights, membership
 from equipoise.measure import Measure, Rows
 from equipoise.network import Adam, Layer, StackedMLP
 from equipoise.progress import Bar
@@ -42,7 +42,7 @@ class Config:
     Attributes
     ----------
     technique
-        One of `equipoise.losses.LOSSES`.
+        One of `equipoise.losses.LOSSES`, or of the table of losses that is trained with.
     rho
         Weight of group 1, one weight per group, or None for the ungrouped loss.
     lam
@@ -119,6 +119,7 @@ def train_stack(
     workers: int | None = None,
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
+    losses: Mapping[str, Loss] = LOSSES,
     progress: Callable[[int, int], None] | bool = False,
 ) -> StackResult:
     """Train all configurations and measure each after every epoch.
@@ -149,11 +150,13 @@ def train_stack(
         "cpu" or any other torch device (then one chunk at a time).
     dtype
         Of weights and activations. Metrics are float64 always.
+    losses
+        What each technique's name stands for.
     progress
         True draws a bar on stderr; a function is called with the runs x epochs done and in all.
     """
     configs = tuple(configs)
-    _check(split, configs, epochs, batch_size, keep_epochs)
+    _check(split, configs, epochs, batch_size, keep_epochs, losses)
     n_classes = _n_classes(split)
     # a chunk shares its learning rate, and techniques stand together, so that each is one call
     order = sorted(range(len(configs)), key=lambda i: (configs[i].rate, _kind(configs[i]), i))
@@ -179,6 +182,7 @@ def train_stack(
             split_seed=split_seed,
             device=device,
             dtype=dtype,
+            losses=losses,
         ):
             with lock:
                 for name, values in epoch.columns.items():
@@ -229,6 +233,7 @@ def epochs_of(
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
     measured: Sequence[str] = ("val", "test"),
+    losses: Mapping[str, Loss] = LOSSES,
 ) -> Iterator[Epoch]:
     """Train one chunk of configurations with one learning rate, for as long as one asks for more.
 
@@ -245,7 +250,7 @@ def epochs_of(
         device=device,
     )
     adam = Adam(network.parameters(), configs[0].rate)
-    losses = _Losses(configs, device, dtype)
+    loss = _Losses(configs, device, dtype, losses)
     measure = Measure(split, n_classes, device, dtype, measured, batch_size)
     shuffle = torch.Generator().manual_seed(int(split_seed))
     alive = torch.ones(len(configs), dtype=torch.bool, device=device)
@@ -258,7 +263,7 @@ def epochs_of(
             batch = train.take(rows)
 
             def slope(logits: Tensor, batch: Rows = batch) -> Tensor:
-                value, gradient = losses.slope(logits, batch.y, batch.group)
+                value, gradient = loss.slope(logits, batch.y, batch.group)
                 total.add_(value, alpha=len(batch.y) / len(train.y))  # noqa: B023
                 return gradient
 
@@ -272,7 +277,7 @@ def epochs_of(
             for parameter in network.parameters():
                 parameter[dead] = 0.0
             adam.forget(dead)
-            losses.silence(dead)
+            loss.silence(dead)
             stopped = dead.cpu().numpy()
             columns = {name: np.where(stopped, np.nan, v) for name, v in columns.items()}
         columns["train_loss"] = torch.where(alive, total, torch.nan).cpu().numpy()
@@ -289,7 +294,13 @@ def _kind(config: Config) -> tuple[str, int]:
 class _Losses:
     """The losses of a chunk: one call for each run of configurations of the same kind."""
 
-    def __init__(self, configs: Sequence[Config], device: str, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        configs: Sequence[Config],
+        device: str,
+        dtype: torch.dtype,
+        losses: Mapping[str, Loss],
+    ) -> None:
         self.runs: list[tuple[slice, GroupwiseLoss, Tensor]] = []
         start = 0
         while start < len(configs):
@@ -298,11 +309,11 @@ class _Losses:
                 stop += 1
             some = configs[start:stop]
             rho, weight = None, torch.ones(1, device=device, dtype=dtype)
-            if some[0].rho is not None and LOSSES[some[0].technique].grouped:
+            if some[0].rho is not None and losses[some[0].technique].grouped:
                 rho = torch.tensor([c.rho for c in some], device=device, dtype=dtype)
                 weight = group_weights(rho, rho.new_empty(len(some), 1, 2))
             lam = torch.tensor([c.lam for c in some], device=device, dtype=dtype)
-            loss = GroupwiseLoss(some[0].technique, rho, lam)
+            loss = GroupwiseLoss(losses[some[0].technique], rho, lam)
             self.runs.append((slice(start, stop), loss, weight))
             start = stop
         self.silent: Tensor | None = None
@@ -333,18 +344,23 @@ class _Losses:
 
 
 def _check(
-    split: Split, configs: tuple[Config, ...], epochs: int, batch: int, keep: Sequence[int]
+    split: Split,
+    configs: tuple[Config, ...],
+    epochs: int,
+    batch: int,
+    keep: Sequence[int],
+    losses: Mapping[str, Loss],
 ) -> None:
     if not configs:
         raise ValueError("configs is empty; pass at least one Config")
     for config in configs:
-        if config.technique not in LOSSES:
+        if config.technique not in losses:
             raise ValueError(
-                f"unknown technique {config.technique!r}; there are {', '.join(LOSSES)}"
+                f"unknown technique {config.technique!r}; there are {', '.join(losses)}"
             )
         if not 0.0 < config.rate < float("inf"):
             raise ValueError(f"rate must be positive, got {config}")
-        GroupwiseLoss(config.technique, config.rho, config.lam)  # checks rho and lam
+        GroupwiseLoss(losses[config.technique], config.rho, config.lam)  # checks rho and lam
     if epochs < 1 or batch < 1:
         raise ValueError(f"epochs and batch_size must be positive, got {epochs} and {batch}")
     outside = [e for e in keep if not 1 <= e <= epochs]

@@ -157,17 +157,18 @@ def mmce(batch: Batch, *, kernel_width: float = 0.4) -> Tensor:
     """Return sqrt(v' K v), v_i = pi_g (correct_i - confidence_i) / n_g."""
     confidence, correct = batch.top_label()
     v = batch.shares(torch.ones_like(correct)) * (correct - confidence)
-    return _safe_sqrt(laplacian_form(v, confidence, kernel_width), v)
+    return safe_sqrt(laplacian_form(v, confidence, kernel_width), v)
 
 
 def mmce_w(batch: Batch, *, kernel_width: float = 0.4) -> Tensor:
     """Return sqrt(v' K v), v_i = pi_g (1 - r_i) / (number right) or -pi_g r_i / (number wrong)."""
     confidence, correct = batch.top_label()
     v = batch.shares(correct) * (1.0 - confidence) - batch.shares(1.0 - correct) * confidence
-    return _safe_sqrt(laplacian_form(v, confidence, kernel_width), v)
+    return safe_sqrt(laplacian_form(v, confidence, kernel_width), v)
 
 
-def _safe_sqrt(form: Tensor, v: Tensor) -> Tensor:
+def safe_sqrt(form: Tensor, v: Tensor) -> Tensor:
+    """Return the root of a form v' K v, with gradient 0 where the form is 0."""
     # sqrt has an infinite gradient at 0; below the rounding of the form there is nothing but 0
     noise = (torch.finfo(torch.float64).eps * v.detach().double().abs().sum(-1)) ** 2
     solid = form > noise
@@ -227,7 +228,7 @@ class GroupwiseLoss(nn.Module):
     Parameters
     ----------
     name
-        One of `LOSSES`.
+        One of `LOSSES`, or a `Loss` of your own.
     rho
         Weight of group 1, group 0 weighing 1 - rho; or one weight per group. For a stack, shape
         (config,) or (config, group). None ignores the groups. No effect for ce.
@@ -252,7 +253,7 @@ class GroupwiseLoss(nn.Module):
 
     def __init__(
         self,
-        name: str,
+        name: str | Loss,
         rho: Any = None,
         lam: Any = 1.0,
         *,
@@ -263,8 +264,9 @@ class GroupwiseLoss(nn.Module):
         kernel_width: float = 0.4,
     ) -> None:
         super().__init__()
-        if name not in LOSSES:
+        if not isinstance(name, Loss) and name not in LOSSES:
             raise ValueError(f"unknown loss {name!r}; there are {', '.join(LOSSES)}")
+        self.loss = name if isinstance(name, Loss) else LOSSES[name]
         given = {
             "alpha": alpha,
             "gamma": gamma,
@@ -282,8 +284,9 @@ class GroupwiseLoss(nn.Module):
         if kernel_width <= 0.0:
             raise ValueError(f"kernel_width must be positive, got {kernel_width}")
         # a Parameter would be registered, and become state
-        self.name, self.rho, self.lam = name, _detached(rho), _detached(lam)
-        self.constants = {what: given[what] for what in LOSSES[name].constants}
+        self.name = self.loss.term.__name__ if isinstance(name, Loss) else name
+        self.rho, self.lam = _detached(rho), _detached(lam)
+        self.constants = {what: given[what] for what in self.loss.constants}
         _check_rho(rho)
         strength = _tensor(lam)
         if _any(~(torch.isfinite(strength) & (strength >= 0))):
@@ -291,12 +294,12 @@ class GroupwiseLoss(nn.Module):
 
     def forward(self, logits: Tensor, targets: Tensor, groups: Tensor | None = None) -> Tensor:
         """Return the loss: a scalar, or (config,) for stacked logits."""
-        rho = self.rho if LOSSES[self.name].grouped else None
+        rho = self.rho if self.loss.grouped else None
         return self.of(Batch.of(logits, targets, groups, rho))
 
     def of(self, batch: Batch) -> Tensor:
         """Return the loss of a batch that was checked and laid out before."""
-        loss, logits = LOSSES[self.name], batch.logits
+        loss, logits = self.loss, batch.logits
         if not loss.grouped:
             return loss.term(batch).mean(-1)
         if loss.form == "linear":

@@ -8,10 +8,20 @@ from typing import Any
 
 
 class Bar:
-    """Draw progress, or pass it on, or neither."""
+    """Draw progress, or pass it on, or neither.
 
-    def __init__(self, progress: Callable[[int, int], None] | bool, total: int) -> None:
+    Progress is in runs x epochs, `total` of them in all; where `runs` are many, they are shown.
+    """
+
+    def __init__(
+        self,
+        progress: Callable[[int, int], None] | bool,
+        total: int,
+        runs: int = 0,
+        label: str = "training",
+    ) -> None:
         self.progress, self.total, self.done = progress, total, 0
+        self.runs, self.label = runs, label
         self.lock = threading.Lock()
         self.bar: Any = None
 
@@ -21,16 +31,22 @@ class Bar:
             from rich.console import Console
 
             self.bar = rich.Progress(
-                rich.TextColumn("training"),
+                rich.TextColumn(self.label, markup=False),
                 rich.BarColumn(),
-                rich.TextColumn("{task.completed:,.0f} of {task.total:,.0f} runs × epochs"),
+                rich.TextColumn("{task.fields[runs]}"),
                 rich.TextColumn("{task.fields[speed]}"),
                 rich.TimeRemainingColumn(),
                 console=Console(stderr=True),
             )
             self.bar.start()
-            self.task = self.bar.add_task("", total=self.total, speed="")
+            self.task = self.bar.add_task("", total=self.total, speed="", runs=self.shown())
         return self.advance
+
+    def shown(self) -> str:
+        """Return what is done, in words."""
+        if self.runs:
+            return f"{self.runs * self.done // max(self.total, 1):,} of {self.runs:,} runs"
+        return f"{self.done:,} of {self.total:,} runs × epochs"
 
     def advance(self, steps: int) -> None:
         """Say that so much more is done."""
@@ -38,8 +54,12 @@ class Bar:
             self.done += steps
             if self.bar is not None:
                 speed = self.bar.tasks[0].speed
+                what = " runs × epochs" if self.runs else ""
                 self.bar.update(
-                    self.task, advance=steps, speed=f"{speed:,.0f} per second" if speed else ""
+                    self.task,
+                    advance=steps,
+                    runs=self.shown(),
+                    speed=f"{speed:,.0f}{what} per second" if speed else "",
                 )
             elif callable(self.progress):
                 self.progress(self.done, self.total)

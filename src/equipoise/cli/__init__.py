@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from equipoise import __version__
-from equipoise.cli import datasets, predict, train
+from equipoise.cli import datasets, predict, reproduce, train
 
 
 class _Group(click.Group):
@@ -33,4 +33,5 @@ def main() -> None:
 
 main.add_command(datasets.datasets)
 main.add_command(predict.predict)
+main.add_command(reproduce.reproduce)
 main.add_command(train.train)

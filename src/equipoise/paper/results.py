@@ -1,0 +1,157 @@
+"""The folder of results: every table as Markdown and CSV, every figure as SVG and PNG, one page."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from equipoise.modelfile import replace_file
+from equipoise.paper import tables
+from equipoise.paper.claims import claims_table
+from equipoise.paper.digest import Digest
+from equipoise.paper.figures import pareto_figure, rendered
+from equipoise.paper.render import as_csv, markdown
+from equipoise.paper.tables import EXPERIMENTS, Baseline, Table
+
+
+def main_tables(digests: Sequence[Digest], baseline: Baseline = "mixed") -> list[tuple[str, Table]]:
+    """Return the tables that are shown, each with its reading."""
+    found = [
+        ("", tables.statistics(digests)),
+        ("as published", tables.temperature_scaling(digests)),
+        ("as it should be", tables.temperature_scaling_validated(digests)),
+    ]
+    for name in EXPERIMENTS:
+        found += [
+            ("as published", tables.optimised(digests, name, baseline)),
+            ("as it should be", tables.validated(digests, name)),
+        ]
+    return [
+        *found,
+        ("both readings", tables.volumes(digests)),
+        ("both readings", claims_table(digests)),
+    ]
+
+
+def more_tables(digests: Sequence[Digest]) -> list[Table]:
+    """Return the tables with every technique, as CSV only."""
+    return [
+        table
+        for name in EXPERIMENTS
+        for table in (tables.all_published(digests, name), tables.all_validated(digests, name))
+    ]
+
+
+def heading(name: str, reading: str) -> str:
+    """Return what stands above a table."""
+    number = name.split("-")[0].removeprefix("table")
+    what = f"Table {number}" if number.isdigit() else name.capitalize()
+    return f"{what}, {reading}" if reading else what
+
+
+def write_results(
+    folder: Path,
+    digests: Sequence[Digest],
+    command: Sequence[str],
+    absent: Sequence[str] = (),
+    baseline: Baseline = "mixed",
+) -> None:
+    """Write tables, figures and the page that shows them.
+
+    Parameters
+    ----------
+    folder
+        Made where it does not exist; files of an earlier time are replaced.
+    digests
+        One per dataset.
+    command
+        The command that makes them again.
+    absent
+        Datasets of the grid that are not there, named on the page.
+    baseline
+        What the percentages of the published reading are of.
+    """
+    for sub in ("tables", "figures"):
+        (folder / sub).mkdir(parents=True, exist_ok=True)
+    shown = main_tables(digests, baseline)
+    for _, table in shown:
+        _put(folder / "tables" / f"{table.name}.md", markdown(table))
+    for table in [*(t for _, t in shown), *more_tables(digests)]:
+        _put(folder / "tables" / f"{table.name}.csv", as_csv(table))
+    for digest in digests:
+        for hybrid in (False, True):
+            figure = pareto_figure(digest, hybrid=hybrid)
+            for kind in ("svg", "png"):
+                path = folder / "figures" / f"{figure_name(digest.dataset, hybrid)}.{kind}"
+                replace_file(path, rendered(figure, kind))
+    _put(folder / "README.md", _page(digests, shown, command, absent))
+
+
+def figure_name(dataset: str, hybrid: bool) -> str:
+    """Return the name of a figure's files."""
+    return f"{dataset}-hybrid" if hybrid else dataset
+
+
+def _put(path: Path, text: str) -> None:
+    replace_file(path, text.encode())
+
+
+def _page(
+    digests: Sequence[Digest],
+    shown: Sequence[tuple[str, Table]],
+    command: Sequence[str],
+    absent: Sequence[str],
+) -> str:
+    runs = sum(sum(d.facts["runs"].values()) * len(d.seeds) for d in digests)
+    made = {f"{k} {v}" for d in digests for k, v in d.facts["versions"].items()}
+    dead = "; ".join(
+        f"{d.dataset} "
+        + ", ".join(f"{t} {100 * s:.0f}%" for t, s in d.facts["dead"].items() if s >= 0.005)
+        for d in digests
+    )
+    infinite = "; ".join(
+        f"{d.dataset} {100 * max(d.facts['infinite_pe_deterministic'].values()):.0f}%"
+        for d in digests
+    )
+    lines = [
+        "# The paper, reproduced",
+        "",
+        "This page is generated. Every number of ours comes from the runs; every number marked",
+        "(paper) is what the paper printed.",
+        "",
+        "    " + shlex.join(command),
+        "",
+        f"{len(digests)} datasets ({', '.join(d.dataset for d in digests)}), {runs:,} runs, "
+        f"{digests[0].facts['sweep']['epochs']} epochs each; made with {', '.join(sorted(made))}.",
+        *(["", f"**Not there yet: {', '.join(absent)}.**"] if absent else []),
+        "",
+        "Two readings of every result. *As published*: configuration and epoch are chosen on the",
+        "test set, against one run of cross-entropy. *As it should be*: chosen on validation",
+        "within 5 points of the best accuracy, the test set read once, against cross-entropy with",
+        "as many runs as the technique has.",
+        "",
+        "All techniques are in `tables/`; what was chosen of each run is in",
+        "`DATASET/choices.parquet`.",
+        "",
+    ]
+    order = [shown[-1], *shown[:-1]]
+    for reading, table in order:
+        text = markdown(table).replace("### ", f"## {heading(table.name, reading)}: ", 1)
+        lines += [text]
+    lines += ["## Figures", ""]
+    for digest in digests:
+        for hybrid in (False, True):
+            name = figure_name(digest.dataset, hybrid)
+            lines += [f"![{name}](figures/{name}.svg)", ""]
+    lines += [
+        "## Dead networks and undefined ratios",
+        "",
+        "The paper's network has ReLU on its outputs, so both logits may end at 0 for every row.",
+        f"Share of runs that end with most test rows so: {dead or 'none'}.",
+        "",
+        "Largest share of a technique's epochs with infinite deterministic PE (a class is never",
+        f"predicted for a group): {infinite}.",
+        "",
+    ]
+    return "\n".join(lines)
