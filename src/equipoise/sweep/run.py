@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import socket
 import threading
 import time
 import warnings
@@ -233,6 +234,7 @@ def _ray(
 
     started = not ray.is_initialized()
     if started:
+        _knock(address or "")
         # "local" is a cluster of our own, even where another one runs on this machine
         own: dict[str, Any] = {"num_cpus": workers, "include_dashboard": False}
         ray.init(
@@ -272,3 +274,17 @@ def _ray(
     finally:
         if started:
             ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Raise where nothing listens at host:port; Ray would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except OSError as error:
+        raise ConnectionError(
+            f"no Ray cluster answers at {address} ({error}); start one with: ray start --head, "
+            "or leave the address out"
+        ) from None
