@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -140,11 +141,19 @@ def test_readme_commands(tmp_path):
     block = re.search(r"## Command line.*?```sh\n(.*?)```", text, re.DOTALL)[1]
     write_csv(tmp_path / "people.csv", rows_of(120, 0))
     write_csv(tmp_path / "new.csv", rows_of(9, 1))
+    rng = np.random.default_rng(0)
+    held_out = pd.DataFrame({"p": rng.random(200), "sex": rng.choice(["f", "m"], 200)})
+    held_out["y"] = (rng.random(200) < held_out["p"]).astype(int)
+    held_out.to_csv(tmp_path / "held_out.csv", index=False)
+    held_out.drop(columns="y").to_parquet(tmp_path / "new.parquet")
+    quick = {"train": QUICK, "search": ["--epochs", 2, "--seeds", 1, "--technique", "ce"]}
     for line in block.splitlines():
-        name, *arguments = shlex.split(line)
+        name, *arguments = shlex.split(line, comments=True)
         assert name == "equipoise"
-        run(*arguments, *(QUICK if arguments[0] == "train" else ()))
+        run(*arguments, *quick.get(arguments[0], ()))
     assert len(read_csv(tmp_path / "predictions.csv")) == 10
+    assert (tmp_path / "found" / "model.safetensors").exists()
+    assert len(pd.read_parquet(tmp_path / "calibrated.parquet")) == 200
 
 
 # --- train -----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 def test_readme_blocks(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # a block keeps its runs in the current folder
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(blocks) == 7
+    assert len(blocks) == 9
     scope: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, "README.md", "exec"), scope)
@@ -29,6 +29,11 @@ def test_readme_blocks(capsys, tmp_path, monkeypatch):
     assert len(scope["parts"].test.y) == 10
     assert {name for name, _ in scope["best"]} == {"ce", "mmce"}
     assert scope["chosen"]["val_accuracy"] > 0.5
+    before, after = scope["before"], scope["after"]
+    assert after.overall["ece"] < 0.8 * before.overall["ece"]
+    pe = [r.proportional_equality["stochastic"] for r in (before, after)]
+    assert pe[1] < pe[0]
+    assert len(scope["search"].frontier_) > 0
 
 
 def test_demo(capsys):

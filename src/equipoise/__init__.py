@@ -12,12 +12,16 @@ if TYPE_CHECKING:
     from equipoise.audit import AuditReport, AuditTable
     from equipoise.calibration import GroupTemperatureScaling, TemperatureScaling
     from equipoise.estimators import GroupwiseMLPClassifier
+    from equipoise.repair import GroupCalibratedClassifier
+    from equipoise.search import FrontierSearch
 
 __version__ = "0.1.0"
 
 _HOME = {
     "AuditReport": "audit",
     "AuditTable": "audit",
+    "FrontierSearch": "search",
+    "GroupCalibratedClassifier": "repair",
     "GroupTemperatureScaling": "calibration",
     "GroupwiseMLPClassifier": "estimators",
     "TemperatureScaling": "calibration",
@@ -26,6 +30,8 @@ _HOME = {
 __all__ = [
     "AuditReport",
     "AuditTable",
+    "FrontierSearch",
+    "GroupCalibratedClassifier",
     "GroupTemperatureScaling",
     "GroupwiseMLPClassifier",
     "TemperatureScaling",

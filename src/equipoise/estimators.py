@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import warnings
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Literal, Self
 
 import narwhals as nw
@@ -29,6 +30,71 @@ FORMAT = "equipoise.GroupwiseMLPClassifier/1"
 
 STOPPING = {"log_loss": 1, "ece": 1, "pe": 1, "accuracy": -1}
 """What training may watch, and whether smaller (1) or larger (-1) is better."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """What an estimator is fitted on, checked and encoded.
+
+    `frame` are the features as they came, without sensitive columns; `X` the same as numbers;
+    `codes` and `members` the classes and groups of the rows, which `classes` and `groups` name.
+    """
+
+    frame: Any
+    X: Floats
+    y: NDArray[Any]
+    codes: NDArray[np.int64]
+    members: NDArray[np.int64]
+    classes: NDArray[Any]
+    groups: list[Hashable]
+
+
+def checked_rows(estimator: Any, X: Any, y: Any, sensitive_features: Any) -> Rows:
+    """Check and encode what an estimator with `sensitive_columns` is fitted on."""
+    frame, columns = split_columns(X, estimator.sensitive_columns, sensitive_features)
+    features, labels = validate_data(
+        estimator, frame, y, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2
+    )
+    if np.isinf(features).any():
+        raise ValueError("Input X contains infinity; replace it by NaN or a finite value")
+    check_classification_targets(labels)
+    classes, codes = np.unique(labels, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"Classifier can't train when only one class is present: {classes[0]!r}")
+    members: NDArray[Any] = np.zeros(len(labels), np.int64)
+    groups: list[Hashable] = []
+    if columns is not None:
+        members, groups = encode_groups(columns)
+        if len(members) != len(labels):
+            raise ValueError(f"sensitive_features has {len(members)} rows, but X has {len(labels)}")
+    return Rows(frame, features, labels, codes, members.astype(np.int64), classes, groups)
+
+
+def split_columns(
+    X: Any,
+    sensitive_columns: str | Sequence[str] | None,
+    sensitive_features: Any = None,
+    *,
+    needed: bool = True,
+) -> tuple[Any, Any]:
+    """Return the features, and the column or columns of the group if there are any."""
+    if sensitive_columns is None:
+        return X, sensitive_features
+    if sensitive_features is not None:
+        raise ValueError("pass sensitive_features or sensitive_columns, not both")
+    names = [sensitive_columns] if isinstance(sensitive_columns, str) else list(sensitive_columns)
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if not isinstance(frame, nw.DataFrame):
+        raise TypeError(
+            f"sensitive_columns={names!r} are names, so X must be a data frame, "
+            f"got {type(X).__name__}"
+        )
+    missing = [name for name in names if name not in frame.columns]
+    if missing and not needed:
+        return frame.drop([name for name in names if name not in missing]).to_native(), None
+    if missing:
+        raise ValueError(f"X has no column {missing[0]!r}; it has {frame.columns!r}")
+    return frame.drop(names).to_native(), frame.select(names).to_native()
 
 
 class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
@@ -152,27 +218,11 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
             One column, or several whose intersection is meant. None trains without groups.
         """
         self._check_params()
-        features, group_columns = self._split_columns(X, sensitive_features)
-        features, y = validate_data(
-            self, features, y, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2
-        )
-        if np.isinf(features).any():
-            raise ValueError("Input X contains infinity; replace it by NaN or a finite value")
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"Classifier can't train when only one class is present: {self.classes_[0]!r}"
-            )
-        members: NDArray[Any] = np.zeros(len(y), np.int64)
-        self.groups_: list[Hashable] = []
-        if group_columns is not None:
-            members, self.groups_ = encode_groups(group_columns)
-            if len(members) != len(y):
-                raise ValueError(f"sensitive_features has {len(members)} rows, but X has {len(y)}")
+        rows = checked_rows(self, X, y, sensitive_features)
+        self.classes_, self.groups_ = rows.classes, rows.groups
         random = check_random_state(self.random_state)
         seeds = random.randint(np.iinfo(np.int32).max, size=3)
-        split = self._hold_out(features, codes, members.astype(np.int64), seeds[0])
+        split = self._hold_out(rows.X, rows.codes, rows.members, seeds[0])
         self._train(split, seeds)
         self._find_temperatures(split.val)
         return self
@@ -212,29 +262,6 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
         sizes = self.hidden_layer_sizes
         return (sizes,) if np.ndim(sizes) == 0 else tuple(sizes)
 
-    def _split_columns(
-        self, X: Any, sensitive_features: Any, *, needed: bool = True
-    ) -> tuple[Any, Any]:
-        """Return the features, and the column or columns of the group if there are any."""
-        if self.sensitive_columns is None:
-            return X, sensitive_features
-        if sensitive_features is not None:
-            raise ValueError("pass sensitive_features or sensitive_columns, not both")
-        names = self.sensitive_columns
-        names = [names] if isinstance(names, str) else list(names)
-        frame = nw.from_native(X, eager_only=True, pass_through=True)
-        if not isinstance(frame, nw.DataFrame):
-            raise TypeError(
-                f"sensitive_columns={names!r} are names, so X must be a data frame, "
-                f"got {type(X).__name__}"
-            )
-        missing = [name for name in names if name not in frame.columns]
-        if missing and not needed:
-            return frame.drop([name for name in names if name not in missing]).to_native(), None
-        if missing:
-            raise ValueError(f"X has no column {missing[0]!r}; it has {frame.columns!r}")
-        return frame.drop(names).to_native(), frame.select(names).to_native()
-
     def _hold_out(
         self, X: Floats, y: NDArray[np.int64], group: NDArray[np.int64], seed: int
     ) -> Split:
@@ -264,14 +291,15 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
         ]
         return Split(parts[0], parts[1], parts[1], self.preprocessor_)
 
-    def _group_weights(self, group: NDArray[np.int64]) -> tuple[float, ...] | None:
+    def _group_weights(self, share: Floats) -> tuple[float, ...] | None:
+        """Return the weight of each group, of the share of the rows that each has."""
         names = self.groups_
         if self.rho is None or not names:
             return None
         if isinstance(self.rho, str) and self.rho == "equal":
             return (1.0 / len(names),) * len(names)
         if isinstance(self.rho, str) and self.rho == "share":
-            return tuple((np.bincount(group, minlength=len(names)) / len(group)).tolist())
+            return tuple(share.tolist())
         if isinstance(self.rho, Mapping):
             if set(self.rho) != set(names):
                 raise ValueError(f"rho names the groups {list(self.rho)!r}, the data has {names!r}")
@@ -286,7 +314,8 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
     def _train(self, split: Split, seeds: NDArray[Any]) -> None:
         from equipoise.engine import Config, epochs_of
 
-        rho = self._group_weights(split.train.group)
+        count = np.bincount(split.train.group, minlength=len(self.groups_))
+        rho = self._group_weights(count / count.sum())
         config = Config(self.loss, rho, self.lam, int(seeds[1]), float(self.learning_rate))
         how = "" if self.calibrate is None else f"_{self.calibrate}"
         names = {
@@ -366,7 +395,9 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
         self, X: Any, sensitive_features: Any = None, *, needed: bool = True
     ) -> tuple[Floats, Any]:
         check_is_fitted(self, "layers_")
-        features, group = self._split_columns(X, sensitive_features, needed=needed)
+        features, group = split_columns(
+            X, self.sensitive_columns, sensitive_features, needed=needed
+        )
         features = validate_data(
             self, features, dtype=np.float64, ensure_all_finite="allow-nan", reset=False
         )

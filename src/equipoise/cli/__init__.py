@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from equipoise import __version__
-from equipoise.cli import datasets, predict, reproduce, train
+from equipoise.cli import calibrate, datasets, predict, reproduce, search, train
 
 
 class _Group(click.Group):
@@ -31,7 +31,9 @@ def main() -> None:
     """Make classifiers that are both fair and calibrated, and show how fair and calibrated."""
 
 
+main.add_command(calibrate.calibrate)
 main.add_command(datasets.datasets)
 main.add_command(predict.predict)
 main.add_command(reproduce.reproduce)
+main.add_command(search.search)
 main.add_command(train.train)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,32 @@ if TYPE_CHECKING:
 
 INPUT_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 OUTPUT_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say which columns of a table are what."""
+    for option in reversed(
+        [
+            click.option("--target", required=True, help="Column with the label."),
+            click.option(
+                "--group",
+                required=True,
+                multiple=True,
+                help="Sensitive column; several (--group A --group B) mean their intersection.",
+            ),
+            click.option(
+                "--include-group", is_flag=True, help="Use the sensitive columns as features too."
+            ),
+            click.option(
+                "--drop", multiple=True, help="Column that is no feature, such as a row number."
+            ),
+            click.option(
+                "--categorical", multiple=True, help="Column of numbers that stand for categories."
+            ),
+        ]
+    ):
+        command = option(command)
+    return command
 
 
 def console(*, stderr: bool = False) -> Console:

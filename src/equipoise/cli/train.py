@@ -15,6 +15,7 @@ from equipoise.cli.shared import (
     console,
     measure,
     own_values,
+    table_options,
 )
 
 if TYPE_CHECKING:
@@ -61,18 +62,9 @@ def _or_none(_ctx: click.Context, _param: click.Parameter, text: str) -> str | N
 
 @click.command(context_settings={"show_default": True})
 @click.argument("data", type=INPUT_FILE)
-@click.option("--target", required=True, help="Column with the label.")
-@click.option(
-    "--group",
-    required=True,
-    multiple=True,
-    help="Sensitive column; several (--group A --group B) mean their intersection.",
-)
+@table_options
 @click.option("--out", required=True, type=OUTPUT_FILE, help="The model's file.")
 @click.option("--force", is_flag=True, help="Overwrite it.")
-@click.option("--include-group", is_flag=True, help="Use the sensitive columns as features too.")
-@click.option("--drop", multiple=True, help="Column that is no feature, such as a row number.")
-@click.option("--categorical", multiple=True, help="Column of numbers that stand for categories.")
 @click.option("--loss", type=click.Choice(LOSSES), default="mmce", help="Training loss.")
 @click.option(
     "--rho",

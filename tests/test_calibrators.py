@@ -1,0 +1,361 @@
+"""Calibration methods against scikit-learn, plain loops that SciPy minimises, and known truths."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit, logit, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.isotonic import IsotonicRegression
+
+from equipoise.calibrators import (
+    METHODS,
+    Blend,
+    OneVsRest,
+    Steps,
+    Temperature,
+    log_odds,
+    shrunk,
+)
+
+CLASSES = [2, 3]
+
+
+def sample(n, classes, seed=0):
+    """Return logits that are twice too large and biased, and classes drawn from the true ones."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(scale=2.0, size=(n, classes))
+    true = z / 2.0 + 0.3 * np.arange(classes)
+    return z, (true + rng.gumbel(size=z.shape)).argmax(axis=1)
+
+
+def fitted(method, z, y, weight=None):
+    weight = np.ones(len(y)) if weight is None else np.asarray(weight, float)
+    return METHODS[method].fit(z, y, weight)
+
+
+class Given(ClassifierMixin, BaseEstimator):
+    """A classifier whose scores are X itself."""
+
+    def fit(self, X, y, sample_weight=None):  # noqa: ARG002
+        self.classes_ = np.unique(y)
+        return self
+
+    def decision_function(self, X):
+        return X[:, 0] if X.shape[1] == 1 else X
+
+    def predict(self, X):
+        return self.classes_[X.argmax(axis=1)]
+
+
+def scikit_learns(method, z, y, weight=None):
+    """Return CalibratedClassifierCV's probabilities of what each class is fitted on here."""
+    scores = (z[:, 1] - z[:, 0])[:, None] if z.shape[1] == 2 else z
+    if method != "temperature" and z.shape[1] > 2:
+        prob = softmax(z, axis=1)
+        scores = np.log(prob) - np.log1p(-prob)
+    model = CalibratedClassifierCV(Given(), method=method, ensemble=False)
+    return model.fit(scores, y, sample_weight=weight).predict_proba(scores)
+
+
+# --- the contract ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classes", CLASSES)
+@pytest.mark.parametrize("method", METHODS)
+class TestContract:
+    def test_probabilities(self, method, classes):
+        z, y = sample(300, classes)
+        prob = fitted(method, z, y).apply(z)
+        assert prob.shape == z.shape
+        assert (prob >= 0).all()
+        assert (prob <= 1).all()
+        np.testing.assert_allclose(prob.sum(axis=1), 1.0, rtol=1e-12)
+
+    def test_calibration_lowers_the_log_loss_and_meets_the_rates(self, method, classes):
+        z, y = sample(3000, classes)
+        rows = np.arange(len(y))
+        prob = fitted(method, z, y).apply(z)
+        raw = -np.log(softmax(z, axis=1)[rows, y]).mean()
+        assert -np.log(np.maximum(prob[rows, y], 1e-12)).mean() < raw - 0.02
+        if method != "temperature":  # which has no bias
+            shares = np.bincount(y) / len(y)
+            np.testing.assert_allclose(prob.mean(axis=0), shares, atol=0.01)
+
+    @pytest.mark.parametrize("scale", [1e4, 1e-4, 0.0])
+    def test_any_size_of_scores(self, method, classes, scale):
+        z, y = sample(200, classes)
+        with np.errstate(over="raise", invalid="raise", divide="raise"):
+            calibrator = fitted(method, z * scale, y)
+            for new in (z * scale, np.full((2, classes), 1e4), np.eye(classes) * -2e4):
+                prob = calibrator.apply(new)
+                assert np.isfinite(prob).all()
+                np.testing.assert_allclose(prob.sum(axis=1), 1.0)
+
+    def test_a_constant_in_a_row_changes_nothing(self, method, classes):
+        z, y = sample(200, classes)
+        shift = np.random.default_rng(1).normal(scale=5.0, size=(len(z), 1))
+        prob = fitted(method, z, y).apply(z)
+        np.testing.assert_allclose(fitted(method, z + shift, y).apply(z + shift), prob, atol=1e-6)
+
+    def test_permuted_rows(self, method, classes):
+        z, y = sample(200, classes)
+        order = np.random.default_rng(1).permutation(len(y))
+        prob = fitted(method, z[order], y[order]).apply(z)
+        np.testing.assert_allclose(prob, fitted(method, z, y).apply(z), atol=1e-6)
+
+    def test_integer_weights_are_repeated_rows(self, method, classes):
+        z, y = sample(200, classes)
+        weight = np.random.default_rng(2).integers(0, 4, len(y))
+        repeated = fitted(method, z.repeat(weight, axis=0), y.repeat(weight)).apply(z)
+        np.testing.assert_allclose(fitted(method, z, y, weight).apply(z), repeated, atol=1e-6)
+
+    def test_inputs_stay_and_a_row_is_calibrated_alone(self, method, classes):
+        z, y = sample(200, classes)
+        kept = z.copy(), y.copy()
+        for array in (z, y):
+            array.flags.writeable = False
+        calibrator = fitted(method, z, y)
+        prob = calibrator.apply(z)
+        np.testing.assert_array_equal(z, kept[0])
+        np.testing.assert_array_equal(y, kept[1])
+        np.testing.assert_allclose(calibrator.apply(z[7:8]), prob[7:8], rtol=1e-12)
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(calibrator)).apply(z), prob)
+
+    def test_perfect_predictions_stay_finite(self, method, classes):
+        z, _ = sample(200, classes)
+        y = z.argmax(axis=1)
+        prob = fitted(method, z, y).apply(z)
+        assert np.isfinite(prob).all()
+        assert (prob.argmax(axis=1) == y).mean() > 0.98
+
+    def test_whether_predictions_are_kept(self, method, classes):
+        z, y = sample(1000, classes)
+        same = fitted(method, z, y).apply(z).argmax(axis=1) == z.argmax(axis=1)
+        assert same.all() == METHODS[method].keeps_predictions
+
+
+# --- other implementations -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("classes", CLASSES)
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [("temperature", "temperature"), ("platt", "sigmoid"), ("isotonic", "isotonic")],
+)
+def test_scikit_learn_agrees(method, name, classes, weighted):
+    z, y = sample(300, classes)
+    weight = np.random.default_rng(1).uniform(0.2, 3, len(y)) if weighted else None
+    expected = scikit_learns(name, z, y, weight)
+    # its search for a temperature stops at 1e-5
+    atol = 1e-4 if method == "temperature" else 1e-5
+    np.testing.assert_allclose(fitted(method, z, y, weight).apply(z), expected, atol=atol)
+
+
+def log_loss_by_hand(log_probabilities, y, weight):
+    total = 0.0
+    for row, label, w in zip(log_probabilities, y, weight, strict=True):
+        total -= w * row[label]
+    return total
+
+
+def log_softmax_by_hand(row):
+    top = max(row)
+    log_sum = top + math.log(sum(math.exp(v - top) for v in row))
+    return [v - log_sum for v in row]
+
+
+def brute(loss, start, bounds):
+    """Minimise without gradients, from several starts."""
+    rng = np.random.default_rng(0)
+    best = None
+    for k in range(4):
+        at = np.clip(start + k * 0.3 * rng.normal(size=len(start)), *np.array(bounds, float).T)
+        found = minimize(
+            loss, at, method="Nelder-Mead", bounds=bounds,
+            options={"xatol": 1e-8, "fatol": 1e-11, "maxiter": 20_000, "maxfev": 20_000},
+        )  # fmt: skip
+        best = found if best is None or found.fun < best.fun else best
+    return best
+
+
+@pytest.mark.parametrize("classes", CLASSES)
+def test_the_temperature_that_a_plain_loop_finds(classes):
+    z, y = sample(60, classes)
+    weight = np.random.default_rng(3).uniform(0.2, 2, len(y))
+
+    def loss(parameters):
+        rows = [log_softmax_by_hand([v / parameters[0] for v in row]) for row in z]
+        return log_loss_by_hand(rows, y, weight)
+
+    found = brute(loss, np.array([1.0]), [(0.1, 40.0)])
+    assert fitted("temperature", z, y, weight).temperature == pytest.approx(found.x[0], rel=1e-5)
+
+
+def test_the_beta_map_that_a_plain_loop_finds():
+    z, y = sample(60, 2)
+    weight = np.random.default_rng(3).uniform(0.2, 2, len(y))
+    q = 1 / (1 + np.exp(z[:, 0] - z[:, 1]))
+
+    def loss(parameters):
+        a, b, c = parameters
+        total = 0.0
+        for p, label, w in zip(q, y, weight, strict=True):
+            odds = math.exp(c) * p**a / (1 - p) ** b
+            total -= w * math.log(odds / (1 + odds) if label else 1 / (1 + odds))
+        return total
+
+    curve = fitted("beta", z, y, weight).curves[0]
+    found = brute(loss, np.array([1.0, 1.0, 0.0]), [(0, 20), (0, 20), (-20, 20)])
+    assert loss((curve.a, curve.b, curve.c)) == pytest.approx(found.fun, rel=1e-7)
+    np.testing.assert_allclose([curve.a, curve.b, curve.c], found.x, atol=1e-3)
+
+
+def test_a_negative_coefficient_of_the_beta_map_is_zero_and_the_rest_fitted_without_it():
+    # the paper's rule: refit on the other feature alone
+    rng = np.random.default_rng(5)
+    s = rng.normal(scale=2.0, size=400)
+    q = expit(s)
+    y = (rng.random(400) < expit(1.5 * np.log(q) + 0.8 * np.log1p(-q) + 1.0)).astype(int)
+    z = np.stack([np.zeros(400), s], axis=1)
+    curve = fitted("beta", z, y).curves[0]
+    assert curve.b == 0.0
+
+    def loss(parameters):
+        f = parameters[0] * np.log(q) + parameters[1]
+        return float((np.logaddexp(0, f) - y * f).sum())
+
+    found = brute(loss, np.array([1.0, 0.0]), [(-20, 20), (-20, 20)])
+    np.testing.assert_allclose([curve.a, curve.c], found.x, atol=1e-3)
+
+
+def test_the_beta_map_of_several_classes_is_one_against_the_rest():
+    z, y = sample(300, 3)
+    q = softmax(z, axis=1)
+    each = []
+    for k in range(3):
+        odds = np.log(q[:, k] / (1 - q[:, k]))
+        binary = fitted("beta", np.stack([np.zeros(300), odds], axis=1), (y == k).astype(int))
+        each.append(binary.apply(np.stack([np.zeros(300), odds], axis=1))[:, 1])
+    expected = np.stack(each, axis=1) / np.sum(each, axis=0)[:, None]
+    np.testing.assert_allclose(fitted("beta", z, y).apply(z), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("classes", CLASSES)
+def test_the_vector_that_a_plain_loop_finds(classes):
+    z, y = sample(80, classes)
+    weight = np.random.default_rng(3).uniform(0.2, 2, len(y))
+    centred = [[v - sum(row) / classes for v in row] for row in z]
+
+    def loss(parameters):
+        scale, bias = parameters[:classes], parameters[classes:]
+        rows = [
+            log_softmax_by_hand([s * v + b for s, v, b in zip(scale, row, bias, strict=True)])
+            for row in centred
+        ]
+        return log_loss_by_hand(rows, y, weight)
+
+    found = brute(loss, np.repeat([1.0, 0.0], classes), [(0, 10)] * classes + [(-10, 10)] * classes)
+    vector = fitted("vector", z, y, weight)
+    here = loss([*vector.scale, *vector.bias])
+    assert here <= found.fun * (1 + 1e-7)
+    assert here == pytest.approx(found.fun, rel=1e-5)
+
+
+# --- known truths ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "distort"),
+    [
+        ("temperature", lambda z: z * 2.5),
+        ("platt", lambda z: z * 2.5 + [1.0, -0.5]),
+        ("beta", lambda z: z * 2.5 + [1.0, -0.5]),
+        ("vector", lambda z: z * 2.5 + [1.0, -0.5]),
+        ("isotonic", np.sinh),
+    ],
+)
+def test_a_known_distortion_is_undone(method, distort):
+    rng = np.random.default_rng(0)
+    s = rng.normal(scale=1.5, size=(20_000, 1))
+    z = np.concatenate([-s, s], axis=1)
+    true = softmax(z, axis=1)
+    y = (rng.random(20_000) < true[:, 1]).astype(int)
+    prob = fitted(method, distort(z), y).apply(distort(z))
+    assert np.abs(prob - true).mean() < 0.015
+
+
+def test_the_beta_map_of_beta_distributed_scores_is_recovered():
+    # scores ~ Beta(4, 2) where y = 1 and Beta(2, 3) where y = 0: a = 2, b = 1, from the paper
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 40_000)
+    q = np.where(y == 1, rng.beta(4, 2, 40_000), rng.beta(2, 3, 40_000))
+    curve = fitted("beta", np.stack([np.zeros(40_000), logit(q)], axis=1), y).curves[0]
+    assert (curve.a, curve.b) == pytest.approx((2.0, 1.0), abs=0.06)
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1e3])
+@pytest.mark.parametrize("method", ["temperature", "platt", "vector"])
+def test_the_unit_of_the_scores_does_not_matter(method, factor):
+    z, y = sample(200, 2)
+    prob = fitted(method, z * factor, y).apply(z * factor)
+    np.testing.assert_allclose(prob, fitted(method, z, y).apply(z), atol=1e-6)
+
+
+def test_a_temperature_at_its_bound_says_so():
+    z, y = sample(100, 2)
+    assert not fitted("temperature", z, y).at_bound
+    right, wrong = (fitted("temperature", z, labels) for labels in (z.argmax(1), z.argmin(1)))
+    assert right.at_bound
+    assert wrong.at_bound
+    assert wrong.temperature == pytest.approx(400 * right.temperature)
+
+
+def test_equal_scores_keep_the_temperature_one():
+    assert fitted("temperature", np.full((4, 3), 2.5), np.array([0, 1, 2, 0])).temperature == 1.0
+
+
+def test_where_every_class_gets_zero_the_row_is_uniform():
+    steps = Steps(IsotonicRegression(out_of_bounds="clip").fit([3.0, 5.0], [0.0, 1.0]))
+    prob = OneVsRest((steps,) * 3).apply(np.array([[0.0, 0.0, 0.0], [9.0, 0.0, 0.0]]))
+    np.testing.assert_allclose(prob, [[1 / 3] * 3, [1.0, 0.0, 0.0]])
+
+
+def test_isotonic_is_clipped_outside():
+    z, y = sample(200, 2)
+    s = z[:, 1] - z[:, 0]
+    steps = IsotonicRegression(out_of_bounds="clip").fit(s, y)
+    new = np.array([[0.0, -1e3], [0.0, 0.3], [0.0, 1e3]])
+    np.testing.assert_allclose(fitted("isotonic", z, y).apply(new)[:, 1], steps.predict(new[:, 1]))
+
+
+def test_log_odds_against_the_rest():
+    z = np.array([[0.0, 1.0, -2.0], [30.0, -900.0, -901.0], [1e4, 0.0, -1e4]])
+    for row, got in zip(z, log_odds(z), strict=True):
+        for k, value in enumerate(got):
+            others = np.delete(row, k)
+            rest = others.max() + math.log(sum(math.exp(v - others.max()) for v in others))
+            assert value == pytest.approx(row[k] - rest, rel=1e-12)
+
+
+# --- shrinkage -------------------------------------------------------------------------------
+
+
+def test_temperatures_are_shrunk_by_their_logarithms():
+    between = shrunk(Temperature(8.0), Temperature(2.0), 0.25)
+    assert between.temperature == pytest.approx(2.0 * 4**0.25)
+    assert shrunk(Temperature(8.0), Temperature(2.0), 1.0).temperature == 8.0
+
+
+@pytest.mark.parametrize("method", [m for m in METHODS if m != "temperature"])
+def test_other_methods_are_shrunk_by_their_probabilities(method):
+    z, y = sample(400, 3)
+    own, common = fitted(method, z[:100], y[:100]), fitted(method, z, y)
+    blend = shrunk(own, common, 0.3)
+    assert isinstance(blend, Blend)
+    np.testing.assert_allclose(blend.apply(z), 0.3 * own.apply(z) + 0.7 * common.apply(z))
+    assert shrunk(own, common, 1.0) is own

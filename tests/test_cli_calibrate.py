@@ -1,0 +1,921 @@
+"""Temperatures from the command line, of files alone: fitted, shown, and applied as a stream."""
+
+import csv
+import datetime
+import decimal
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+
+import oracle_metrics as oracle
+from equipoise import GroupTemperatureScaling
+from equipoise.cli import main, stream
+from equipoise.cli.columns import text_of, typed
+
+NOTES = ["plain", 'a "quoted" one', "comma, here", "two\nlines", "a\rb", "", "007", " spaced "]
+
+
+def table_of(n=400, seed=0, groups=("f", "m")):
+    """Predictions that are too sure of themselves in one group and not enough in the other."""
+    rng = np.random.default_rng(seed)
+    a = rng.integers(0, len(groups), n)
+    log_odds = rng.normal(0.4 * a, 1.5, n)
+    slope = np.linspace(0.5, 1.6, len(groups))[a]
+    y = rng.random(n) < 1 / (1 + np.exp(-slope * log_odds))
+    p = 1 / (1 + np.exp(-log_odds))
+    return pd.DataFrame(
+        {
+            "id": [f"{i:05}" for i in range(n)],
+            "note": [NOTES[i % len(NOTES)] for i in range(n)],
+            "race": rng.choice(["x", "y"], n),
+            "sex": np.array(groups, dtype=object)[a],
+            "y": np.array(["no", "yes"])[y.astype(int)],
+            "p": p,
+            "prob_no": 1 - p,
+            "prob_yes": p,
+        }
+    )
+
+
+def several(n=500, seed=3):
+    """Predictions of three classes."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(0, 1.5, (n, 3))
+    prob = np.exp(z) / np.exp(z).sum(1, keepdims=True)
+    true = np.exp(z / 2) / np.exp(z / 2).sum(1, keepdims=True)
+    y = (rng.random(n)[:, None] > true.cumsum(1)).sum(1)
+    frame = pd.DataFrame(prob, columns=["low", "middle", "high"])
+    frame["level"] = frame.columns.to_numpy()[y]
+    frame["sex"] = rng.choice(["f", "m"], n)
+    return frame
+
+
+def save(frame, path):
+    path = Path(path)
+    if path.suffix == ".csv":
+        with path.open("w", newline="", encoding="utf-8") as file:
+            whole = frame.astype(object).where(frame.notna(), None).to_numpy().tolist()
+            csv.writer(file).writerows([frame.columns, *whole])
+    else:
+        frame.to_parquet(path, index=False)
+    return path
+
+
+def read_csv(path):
+    with Path(path).open(newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))
+
+
+def column(path, name):
+    """A column of a CSV or Parquet file as numbers."""
+    if Path(path).suffix == ".csv":
+        header, *rows = read_csv(path)
+        return np.array([float(row[header.index(name)]) for row in rows])
+    return pq.read_table(path)[name].to_numpy()
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(main, [str(a) for a in arguments])
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    return result.output
+
+
+def fit(data, out="t.json", *more, label="y", prob=("p",), group=("sex",), **keywords):
+    names = [word for name in prob for word in ("--prob", name)]
+    names += [word for name in group for word in ("--group", name)]
+    return run("calibrate", data, "--label", label, *names, "--out", out, *more, **keywords)
+
+
+def apply(data, out, *more, by="t.json", **keywords):
+    return run("calibrate", data, "--apply", by, "--out", out, *more, **keywords)
+
+
+def scaled(p, temperature):
+    """p**(1/T) / (p**(1/T) + (1 - p)**(1/T)), the formula."""
+    a, b = p ** (1 / temperature), (1 - p) ** (1 / temperature)
+    return a / (a + b)
+
+
+def best_temperature(prob, codes):
+    """The temperature of least cross entropy, by scipy."""
+    rows = np.arange(len(codes))
+
+    def loss(log_t):
+        z = np.log(prob) / np.exp(log_t)
+        return np.mean(np.log(np.exp(z).sum(1)) - z[rows, codes])
+
+    return np.exp(minimize_scalar(loss, bounds=(-3, 3), options={"xatol": 1e-10}).x)
+
+
+@pytest.fixture(autouse=True)
+def _here(monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Batches of a few rows."""
+    monkeypatch.setattr(stream, "BATCH", 37)
+    monkeypatch.setattr(stream, "BLOCK", 2000)
+
+
+# --- fit and apply ---------------------------------------------------------------------------
+
+
+def test_end_to_end(tmp_path):
+    frame, new = table_of(), table_of(90, seed=1)
+    save(frame, "held_out.csv")
+    save(new.drop(columns="y"), "new.parquet")
+    command = Path(sys.executable).with_name("equipoise")
+
+    def shell(*arguments):
+        return subprocess.run(
+            [command, "calibrate", *arguments], check=True, capture_output=True, text=True
+        ).stdout
+
+    shell("held_out.csv", "--label", "y", "--prob", "p", "--group", "sex", "--out", "t.json")
+    assert "90 calibrated rows in c.csv" in shell(
+        "new.parquet", "--apply", "t.json", "--out", "c.csv"
+    )
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "held_out.csv", "new.parquet", "t.json", "c.csv"
+    }  # fmt: skip
+    p, y = frame["p"].to_numpy(), (frame["y"] == "yes").to_numpy().astype(int)
+    expected = np.empty(len(new))
+    for sex in "fm":
+        own = (frame["sex"] == sex).to_numpy()
+        t = best_temperature(np.stack([1 - p, p], 1)[own], y[own])
+        mine = (new["sex"] == sex).to_numpy()
+        expected[mine] = scaled(new["p"].to_numpy()[mine], t)
+    np.testing.assert_allclose(column("c.csv", "calibrated_p"), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_what_fitting_shows_and_saves(ending):
+    frame = table_of()
+    shown = fit(save(frame, f"d.{ending}"))
+    saved = json.loads(Path("t.json").read_text())
+    assert saved["columns"] == {"label": "y", "prob": ["p"], "group": ["sex"]}
+    scaling = GroupTemperatureScaling.load("t.json")
+    assert scaling.classes_.tolist() == ["no", "yes"]
+    assert scaling.from_proba
+    p, y = frame["p"].to_numpy(), (frame["y"] == "yes").astype(int).tolist()
+    after = np.empty(len(p))
+    lines = {line.split()[0]: line.split() for line in shown.splitlines() if line.split()}
+    for sex in "fm":
+        own = (frame["sex"] == sex).to_numpy()
+        t = best_temperature(np.stack([1 - p, p], 1)[own], np.array(y)[own])
+        assert scaling.temperatures_[sex] == pytest.approx(t, rel=1e-6)
+        after[own] = scaled(p[own], t)
+        cells = [f"{own.sum():,}", f"{t:.4f}"]
+        mine = [v for v, o in zip(y, own, strict=True) if o]
+        cells += [f"{ece(mine, q[own].tolist()):.4f}" for q in (p, after)]
+        assert lines[sex][1:] == cells
+    assert lines["all"][1:] == ["400", *(f"{ece(y, q.tolist()):.4f}" for q in (p, after))]
+    sexes = frame["sex"].tolist()
+    data = oracle.group_rates(y, sexes, 2)
+    before, now = (
+        oracle.proportional_equality(data, oracle.model_rates(q.tolist(), sexes))
+        for q in (p, after)
+    )
+    assert f"PE {before:.4f} before, {now:.4f} after" in " ".join(shown.split())
+    assert f"Fitted to the 400 rows of d.{ending}, and measured on the same" in shown
+    assert f"{scaling.temperature_:.4f}, the temperature of --unseen-group global" in shown
+
+
+def ece(y, p):
+    curve = oracle.reliability_curve(y, p)
+    return sum(row[2] * abs(row[3] - row[4]) for row in curve if row[2]) / len(y)
+
+
+@pytest.mark.parametrize("source", ["csv", "parquet"])
+@pytest.mark.parametrize("target", ["csv", "parquet", "pq"])
+@pytest.mark.parametrize("replace", [False, True])
+def test_columns_written(source, target, replace):
+    frame = table_of(120)
+    data = save(frame, f"d.{source}")
+    fit(data, prob=("prob_no", "prob_yes"))
+    out = Path(f"c.{target}")
+    assert apply(data, out, *["--replace"] * replace) == f"120 calibrated rows in {out}\n"
+    names = ["prob_no", "prob_yes"] if replace else ["calibrated_prob_no", "calibrated_prob_yes"]
+    expected = [*frame.columns, *([] if replace else names)]
+    scaling = GroupTemperatureScaling.load("t.json")
+    t = frame["sex"].map(scaling.temperatures_).to_numpy()
+    p = frame["prob_yes"].to_numpy()
+    if target == "csv":
+        header, *rows = read_csv(out)
+    else:
+        table = pq.read_table(out)
+        header, rows = table.column_names, list(zip(*table.to_pydict().values(), strict=True))
+    assert header == expected
+    for name, wanted in zip(names, (scaled(1 - p, t), scaled(p, t)), strict=True):
+        found = np.array([row[header.index(name)] for row in rows], float)
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    kept = [name for name in frame.columns if name not in names]
+    for name in kept:
+        found = [row[header.index(name)] for row in rows]
+        if name in ("p", "prob_no", "prob_yes"):
+            assert [float(v) for v in found] == frame[name].tolist()
+        else:
+            assert found == frame[name].tolist()
+
+
+def test_cells_of_a_csv_stay_as_they_are():
+    frame = table_of(40)
+    with Path("d.csv").open("w", newline="", encoding="utf-8-sig") as file:
+        writer = csv.writer(file, delimiter=";", lineterminator="\r\n")
+        writer.writerow(["", "a\nb", "é", "sex", "y", " p "])
+        for i, row in frame.iterrows():
+            writer.writerow([i, row["note"], "+01.50", row["sex"], row["y"], f" {row['p']!r} "])
+        file.write("\r\n")
+    fit("d.csv")
+    apply("d.csv", "c.csv")
+    header, *rows = read_csv("c.csv")
+    assert header == ["", "a\nb", "é", "sex", "y", "p", "calibrated_p"]
+    assert [row[:3] for row in rows] == [
+        [str(i), note, "+01.50"] for i, note in enumerate(frame["note"])
+    ]
+    assert [row[5] for row in rows] == [f" {p!r} " for p in frame["p"]]
+    assert b"\r\n" not in Path("c.csv").read_bytes()
+
+
+def test_types_of_a_parquet_file_stay_as_they_are():
+    frame = table_of(30)
+    table = pa.table(
+        {
+            "big": pa.array([None, *(2**62 + i for i in range(29))]),
+            "tags": pa.array([["a", "b"]] * 29 + [None]),
+            "when": pa.array([datetime.datetime(2020, 1, 1, 12)] * 30),
+            "bytes": pa.array([b"\xff\x00"] * 30),
+            "truth": pa.array([True, False, None] * 10),
+            "exact": pa.array([decimal.Decimal("1.10")] * 30),
+            "sex": pa.array(frame["sex"].tolist()).dictionary_encode(),
+            "y": frame["y"].tolist(),
+            "p": frame["p"].to_numpy(),
+        },
+        metadata={"made": "here"},
+    )
+    pq.write_table(table, "d.parquet")
+    fit("d.parquet")
+    apply("d.parquet", "c.parquet")
+    apply("d.parquet", "c.csv")
+    written = pq.read_table("c.parquet")
+    assert written.drop(["calibrated_p"]).equals(table)
+    assert written.schema.metadata[b"made"] == b"here"
+    header, first, *rows = read_csv("c.csv")
+    assert first[:3] == ["", "['a', 'b']", "2020-01-01 12:00:00.000000"]
+    assert rows[0][0] == str(2**62)
+    assert rows[-1][1] == ""
+    assert [first[header.index(n)] for n in ("truth", "exact", "sex")] == [
+        "true", "1.10", frame["sex"][0]
+    ]  # fmt: skip
+
+
+# --- classes ---------------------------------------------------------------------------------
+
+
+def test_several_classes():
+    frame = several()
+    names = ("low", "middle", "high")
+    prob = frame[list(names)].to_numpy()
+    codes = np.array([names.index(v) for v in frame["level"]])
+    save(frame, "d.csv")
+    save(frame.rename(columns={n: f"prob_{n}" for n in names}), "prefixed.parquet")
+    save(frame.rename(columns=dict(zip(names, "abc", strict=True))), "other.csv")
+    fit("d.csv", "one.json", label="level", prob=names)
+    fit("prefixed.parquet", "two.json", label="level", prob=[f"prob_{n}" for n in names])
+    fit("other.csv", "three.json", "--classes", 'low, "middle",high', label="level", prob="abc")
+    fit("d.csv", "four.json", label="level", prob=("high", "low", "middle"))
+    scalings = [GroupTemperatureScaling.load(f"{n}.json") for n in ("one", "two", "three", "four")]
+    for scaling in scalings:
+        assert set(scaling.classes_) == set(names)
+        for sex in "fm":
+            own = (frame["sex"] == sex).to_numpy()
+            expected = best_temperature(prob[own], codes[own])
+            assert scaling.temperatures_[sex] == pytest.approx(expected, rel=1e-6)
+    assert scalings[3].classes_.tolist() == ["high", "low", "middle"]
+    apply("d.csv", "c.parquet", by="four.json")
+    t = frame["sex"].map(scalings[0].temperatures_).to_numpy()[:, None]
+    powers = prob ** (1 / t)
+    found = np.stack([column("c.parquet", f"calibrated_{n}") for n in names], 1)
+    np.testing.assert_allclose(found, powers / powers.sum(1, keepdims=True), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "classes"),
+    [
+        ([], [0, 1]),
+        (["--positive", "0"], [1, 0]),
+        ([], [-1, 10]),
+        (["--positive", "2.0"], [10, 2]),
+        ([], [False, True]),
+        (["--positive", "False"], [True, False]),
+        ([], ["no", "yes"]),
+        (["--classes", "yes,no"], ["yes", "no"]),
+        ([], ["10b", "9"]),
+    ],
+)
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_one_column_is_of_the_second_label(options, classes, ending):
+    frame = table_of()
+    right = (frame["y"] == "yes").to_numpy()
+    frame["y"] = [classes[int(r)] for r in right]
+    fit(save(frame, f"d.{ending}"), "t.json", *options)
+    scaling = GroupTemperatureScaling.load("t.json")
+    assert scaling.classes_.tolist() == classes
+    assert [type(v) for v in scaling.classes_.tolist()] == [type(v) for v in classes]
+    p = np.stack([frame["prob_no"], frame["prob_yes"]], 1)
+    own = (frame["sex"] == "f").to_numpy()
+    y = np.array([classes.index(v) for v in frame["y"]])
+    assert scaling.temperatures_["f"] == pytest.approx(best_temperature(p[own], y[own]), rel=1e-6)
+
+
+# --- groups ----------------------------------------------------------------------------------
+
+
+GROUPS = {
+    "csv": lambda a: ("csv", a),
+    "csv, decimals": lambda a: ("csv", a.astype(float)),
+    "int8": lambda a: ("parquet", a.astype("int8")),
+    "float": lambda a: ("parquet", a.astype(float)),
+    "decimal": lambda a: ("parquet", pd.Series([decimal.Decimal(f"{v}.0") for v in a])),
+    "text": lambda a: ("parquet", a.astype(str)),
+    "category": lambda a: ("parquet", a.astype(str).astype("category")),
+}
+
+
+@pytest.mark.parametrize("fitted", GROUPS)
+def test_a_group_of_numbers_is_the_same_in_any_file(fitted):
+    frame = table_of(groups=(1, 2))
+    number = frame["sex"].astype(int)
+    ending, values = GROUPS[fitted](number)
+    fit(save(frame.assign(sex=values), f"d.{ending}"))
+    scaling = GroupTemperatureScaling.load("t.json")
+    assert list(scaling.temperatures_) == [1, 2]
+    t = number.map(scaling.temperatures_).to_numpy()
+    for name, convert in GROUPS.items():
+        ending, values = convert(number)
+        data = save(frame.assign(sex=values), f"new.{ending}")
+        apply(data, "c.parquet", "--force")
+        found = column("c.parquet", "calibrated_p")
+        np.testing.assert_allclose(found, scaled(frame["p"], t), rtol=1e-12, err_msg=name)
+
+
+def test_a_group_of_truth_values_is_the_same_in_any_file():
+    frame = table_of(groups=(False, True))
+    truth = frame["sex"].astype(bool)
+    fit(save(frame.assign(sex=truth), "d.parquet"))
+    assert list(GroupTemperatureScaling.load("t.json").temperatures_) == [False, True]
+    apply("d.parquet", "c.parquet")
+    for spelling in (str, lambda v: str(v).lower(), lambda v: str(v).upper()):
+        apply(save(frame.assign(sex=truth.map(spelling)), "e.csv"), "e.parquet", "--force")
+        np.testing.assert_array_equal(
+            column("c.parquet", "calibrated_p"), column("e.parquet", "calibrated_p")
+        )
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([1, 1.0, "1", " 1.0 ", "+1", "1e0", decimal.Decimal("1.00"), np.float64(1)], "1"),
+        ([0.5, "0.5", ".5", "5e-1", decimal.Decimal("0.5")], "0.5"),
+        ([0, -0.0, "-0", "0.0"], "0"),
+        ([True, "True", "TRUE", "true "], "true"),
+        (["01", " 01"], "01"),
+        ([10**20, f"{10**20}"], f"{10**20}"),
+        (["inf"], "inf"),
+        (["a b ", "a b"], "a b"),
+        ([None, float("nan")], None),
+        ([""], ""),
+    ],
+)
+def test_text_of_values(values, text):
+    assert [text_of(v) for v in values] == [text] * len(values)
+
+
+def test_values_of_texts():
+    assert typed(["1", "0.5", "-2"]) == {"1": 1, "0.5": 0.5, "-2": -2}
+    assert typed(["true", "false"]) == {"true": True, "false": False}
+    assert typed(["1", "b"]) == {"1": "1", "b": "b"}
+    assert typed(["01", "1"]) == {"01": "01", "1": "1"}
+    assert typed([f"{10**20}"]) == {f"{10**20}": f"{10**20}"}
+
+
+def test_codes_with_leading_zeros_are_not_numbers():
+    frame = table_of(groups=("1", "01"))
+    fit(save(frame, "d.csv"))
+    assert list(GroupTemperatureScaling.load("t.json").temperatures_) == ["01", "1"]
+
+
+@pytest.mark.usefixtures("small")
+def test_several_group_columns_mean_their_intersection():
+    frame = table_of(600)
+    frame["old"] = np.arange(600) % 3
+    fit(save(frame, "d.csv"), group=("sex", "old", "race"))
+    scaling = GroupTemperatureScaling.load("t.json")
+    cells = list(zip(frame["sex"], frame["old"], frame["race"], strict=True))
+    assert list(scaling.temperatures_) == sorted(set(cells))
+    for ending in ("csv", "parquet"):
+        apply(save(frame, f"e.{ending}"), "c.parquet", "--force")
+        t = np.array([scaling.temperatures_[cell] for cell in cells])
+        found = column("c.parquet", "calibrated_p")
+        np.testing.assert_allclose(found, scaled(frame["p"], t), rtol=1e-12)
+
+
+def with_strangers(ending):
+    frame = table_of(60, seed=5)
+    frame.loc[[7, 20, 21, 40, 59], "sex"] = ["other", None, "other", "?", "new"]
+    return frame, save(frame, f"new.{ending}")
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_group_without_a_temperature(tmp_path, ending):
+    frame, new = with_strangers(ending)
+    fit(save(table_of(), "d.csv"))
+    shown = apply(new, "c.csv", code=1)
+    assert (
+        "group 'other' is not among those with a temperature (f; m), and such are in 5 rows "
+        "(rows 7, 20, 21, ..., counted from 0); correct them, or pass --unseen-group global or "
+        "mixture"
+    ) in " ".join(shown.split())
+    assert {p.name for p in tmp_path.iterdir()} == {"d.csv", "t.json", new.name}
+
+    scaling = GroupTemperatureScaling.load("t.json")
+    t = frame["sex"].map(scaling.temperatures_)
+    strange = t.isna().to_numpy()
+    assert strange.sum() == 5
+    p = frame["p"].to_numpy()
+    known = scaled(p, t.to_numpy())
+    mixture = sum(scaling.shares_[g] * scaled(p, scaling.temperatures_[g]) for g in "fm")
+    for policy, rest in (("global", scaled(p, scaling.temperature_)), ("mixture", mixture)):
+        shown = apply(new, "c.csv", "--unseen-group", policy, "--force")
+        assert (
+            f"Note: 5 rows are of no group in t.json; they are calibrated by the policy '{policy}'"
+            in shown
+        )
+        expected = np.where(strange, rest, known)
+        np.testing.assert_allclose(column("c.csv", "calibrated_p"), expected, rtol=1e-12)
+    # the policy can be kept with the temperatures, and overruled
+    fit("d.csv", "t.json", "--unseen-group", "mixture", "--force")
+    apply(new, "c.csv", "--force")
+    np.testing.assert_allclose(column("c.csv", "calibrated_p"), expected, rtol=1e-12)
+    assert "not among those" in apply(new, "e.csv", "--unseen-group", "error", code=1)
+
+
+def test_without_the_group_column():
+    frame = table_of(50)
+    fit(save(frame, "d.csv"))
+    save(frame.drop(columns="sex"), "new.csv")
+    assert "no column 'sex'" in apply("new.csv", "c.csv", code=1)
+    assert "50 rows are of no group" in apply("new.csv", "c.csv", "--unseen-group", "global")
+    t = GroupTemperatureScaling.load("t.json").temperature_
+    np.testing.assert_allclose(column("c.csv", "calibrated_p"), scaled(frame["p"], t))
+    # one that is named has to be there
+    shown = apply("new.csv", "e.csv", "--unseen-group", "global", "--group", "sex", code=1)
+    assert "no column 'sex'" in shown
+
+
+def test_a_group_called_na_is_one_if_it_has_a_temperature():
+    frame = table_of(groups=("NA", "SA"))
+    fit(save(frame, "d.parquet"))
+    save(frame, "d.csv")
+    apply("d.csv", "c.csv")
+    apply("d.parquet", "c.parquet")
+    np.testing.assert_array_equal(
+        column("c.csv", "calibrated_p"), column("c.parquet", "calibrated_p")
+    )
+    shown = fit("d.csv", "e.json", code=1)
+    count = (frame["sex"] == "NA").sum()
+    assert f"there is no group in column sex, in {count} rows" in " ".join(shown.split())
+
+
+def test_columns_of_other_names():
+    frame = table_of(50)
+    fit(save(frame, "d.csv"))
+    save(frame.rename(columns={"p": "score", "sex": "gender"}), "new.csv")
+    assert "no column 'p'" in apply("new.csv", "c.csv", code=1)
+    apply("new.csv", "c.csv", "--prob", "score", "--group", "gender")
+    apply("d.csv", "e.csv")
+    np.testing.assert_array_equal(
+        column("c.csv", "calibrated_score"), column("e.csv", "calibrated_p")
+    )
+
+
+def test_temperatures_saved_in_python():
+    frame = table_of()
+    log_odds = np.log(frame["prob_yes"] / frame["prob_no"])
+    scaling = GroupTemperatureScaling().fit(log_odds, frame["y"], sensitive_features=frame["sex"])
+    scaling.save("t.json")
+    save(frame, "d.csv")
+    assert "pass --prob and --group" in apply("d.csv", "c.csv", code=2)
+    shown = apply("d.csv", "c.csv", "--prob", "p", code=2)
+    assert "does not name the group's columns" in " ".join(shown.split())
+    apply("d.csv", "c.csv", "--prob", "p", "--group", "sex")
+    expected = scaling.predict_proba(log_odds, sensitive_features=frame["sex"])[:, 1]
+    np.testing.assert_allclose(column("c.csv", "calibrated_p"), expected, rtol=1e-9)
+    apply("d.csv", "e.csv", "--prob", "p", "--unseen-group", "global")
+
+
+# --- CSV -------------------------------------------------------------------------------------
+
+
+CELL = st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | st.sampled_from(NOTES)
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=st.lists(st.tuples(CELL, CELL, CELL), min_size=1, max_size=6))
+def test_cells_survive_reading_and_writing(tmp_path_factory, rows):
+    path = tmp_path_factory.mktemp("cells") / "d.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["a", "b", "c"], *rows])
+    reader = stream.Reader(path)
+    batches = list(reader.batches())
+    found = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+    assert found == rows
+    stream.write_batches(path.with_name("e.csv"), reader.schema, batches)
+    assert [tuple(row) for row in read_csv(path.with_name("e.csv"))[1:]] == rows
+
+
+# --- streams ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", ["csv", "parquet"])
+@pytest.mark.parametrize("target", ["csv", "parquet"])
+def test_batches_give_what_one_batch_gives(monkeypatch, source, target):
+    frame = table_of(1000)
+    data = save(frame, f"d.{source}")
+    fit(data)
+    apply(data, f"one.{target}")
+    with monkeypatch.context() as patch:
+        patch.setattr(stream, "BATCH", 64)
+        patch.setattr(stream, "BLOCK", 4000)
+        assert len(list(stream.Reader(data).batches())) > 9
+        fit(data, "again.json")
+        apply(data, f"many.{target}")
+    assert Path("again.json").read_text() == Path("t.json").read_text()
+    if target == "csv":
+        assert Path("many.csv").read_bytes() == Path("one.csv").read_bytes()
+    else:
+        assert pq.read_table("many.parquet").equals(pq.read_table("one.parquet"))
+        assert pq.ParquetFile("many.parquet").num_row_groups > 9
+        assert pq.ParquetFile("one.parquet").num_row_groups == 1
+
+
+@pytest.mark.parametrize(("groups", "target"), [(1, "parquet"), (40, "csv")])
+def test_memory_does_not_grow_with_the_file(monkeypatch, groups, target):
+    n = 1_000_000
+    rng = np.random.default_rng(0)
+    table = pa.table(
+        {"a": rng.random(n), "b": rng.random(n), "p": rng.random(n), "sex": rng.integers(0, 2, n)}
+    )
+    pq.write_table(table, "d.parquet", row_group_size=-(-n // groups))
+    del rng
+    size = table.nbytes
+    fit(save(table_of(groups=(0, 1)), "fit.csv"))
+    monkeypatch.setattr(stream, "BATCH", 8192)
+    before, most = pa.total_allocated_bytes(), []
+    plain = stream.Reader.batches
+
+    def watched(self, columns=None):
+        for batch in plain(self, columns):
+            most.append(pa.total_allocated_bytes() - before)
+            yield batch
+
+    monkeypatch.setattr(stream.Reader, "batches", watched)
+    apply("d.parquet", f"c.{target}")
+    assert len(most) >= n // 8192
+    assert max(most) < size / 2
+
+
+def test_single_precision():
+    frame = table_of().astype({"p": "float32"})
+    frame.loc[0, ["p", "y"]] = [0.0, "yes"]
+    save(frame, "d.parquet")
+    fit("d.parquet")
+    apply("d.parquet", "c.parquet")
+    scaling = GroupTemperatureScaling(from_proba=True)
+    p = frame["p"].to_numpy()
+    assert p.dtype == np.float32
+    expected = scaling.fit_predict_proba(p, frame["y"], sensitive_features=frame["sex"])
+    assert GroupTemperatureScaling.load("t.json").temperatures_ == scaling.temperatures_
+    np.testing.assert_array_equal(column("c.parquet", "calibrated_p"), expected[:, 1])
+    assert pq.read_schema("c.parquet").field("p").type == pa.float32()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array(["+0.25", " .5 ", "1e-2", "0"]),
+        pa.array(["0.25", "0.5", "0.01", "0"]).dictionary_encode(),
+        pa.array(["0.25", "0.5", "0.01", "0"], pa.large_string()),
+        pa.array([decimal.Decimal(v) for v in ("0.25", "0.50", "0.01", "0.00")]),
+        pa.array([0.25, 0.5, 0.01, 0.0]).dictionary_encode(),
+    ],
+)
+def test_probabilities_of_any_type(values):
+    fit(save(table_of(), "d.csv"))
+    pq.write_table(pa.table({"p": values, "sex": ["f", "m", "f", "m"]}), "new.parquet")
+    apply("new.parquet", "c.parquet")
+    t = GroupTemperatureScaling.load("t.json").temperatures_
+    expected = scaled(np.array([0.25, 0.5, 0.01, 0.0]), np.array([t[g] for g in "fmfm"]))
+    np.testing.assert_allclose(column("c.parquet", "calibrated_p"), expected, atol=1e-12)
+
+
+def test_certain_integers_and_nothing_at_all():
+    fit(save(table_of(), "d.csv"))
+    pq.write_table(pa.table({"p": [0, 1], "sex": ["f", "m"]}), "new.parquet")
+    apply("new.parquet", "c.parquet")
+    np.testing.assert_allclose(column("c.parquet", "calibrated_p"), [0, 1], atol=1e-12)
+    pq.write_table(pa.table({"p": pa.nulls(2), "sex": ["f", "m"]}), "null.parquet")
+    assert "(missing or NaN) in 2 rows" in apply("null.parquet", "e.csv", code=1)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_nothing_is_left_when_a_late_row_is_wrong(tmp_path, ending):
+    frame = table_of(300)
+    fit(save(frame, "d.csv"))
+    frame.loc[[290, 291, 295, 299], "p"] = np.nan
+    data = save(frame, f"new.{ending}")
+    Path("c.csv").write_text("precious")
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    shown = apply(data, "c.csv", "--force", code=1)
+    assert (
+        "column 'p' has no probability (missing or NaN) in 4 rows (rows 290, 291, 295, ..., "
+        "counted from 0); drop those rows"
+    ) in " ".join(shown.split())
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_nothing_is_left_when_writing_fails(monkeypatch, tmp_path):
+    fit(save(table_of(), "d.csv"))
+
+    def full(_columns):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(stream, "_lines", full)
+    assert "no space left" in apply("d.csv", "c.csv", code=1)
+    assert {p.name for p in tmp_path.iterdir()} == {"d.csv", "t.json"}
+
+
+# --- small groups ----------------------------------------------------------------------------
+
+
+def test_shrinkage_and_bounds():
+    frame = table_of()
+    frame.loc[:3, "sex"] = "rare"
+    frame.loc[:3, "y"] = np.where(frame["p"][:4] > 0.5, "yes", "no")  # all right: T goes to 0
+    shown = fit(save(frame, "d.csv"))
+    assert "Note: group 'rare': temperature reached its bound 0.05" in shown
+    assert "merge small groups, use --shrinkage" in shown
+    assert "bounds=" not in shown
+    shown = fit("d.csv", "s.json", "--shrinkage", "20")
+    assert "Note" not in shown
+    plain, shrunk = (GroupTemperatureScaling.load(f) for f in ("t.json", "s.json"))
+    for group, t in shrunk.temperatures_.items():
+        n = (frame["sex"] == group).sum()
+        logs = np.log([plain.temperatures_[group], plain.temperature_])
+        assert np.log(t) == pytest.approx(np.average(logs, weights=[n, 20]))
+
+
+def test_an_infinite_pe_is_said():
+    frame = table_of()
+    frame.loc[(frame["sex"] == "f") & (frame["y"] == "yes"), "sex"] = "m"
+    shown = fit(save(frame, "d.csv"))
+    assert "Note: proportional equality: class 'yes' of group 'm' against 'f' is x/0" in shown
+    assert "PE inf before, inf after" in " ".join(shown.split())
+
+
+def test_one_group_has_no_pe():
+    shown = fit(save(table_of(groups=("f",)), "d.csv"))
+    assert "PE" not in shown
+    assert re.search(r"f +400 ", shown)
+
+
+def test_many_groups_are_not_all_shown():
+    frame = table_of(600)
+    frame["sex"] = [f"g{i % 70:02}" for i in range(600)]
+    shown = fit(save(frame, "d.csv"), "t.json", "--shrinkage", "50")
+    assert len(re.findall(r"^ g\d\d ", shown, re.MULTILINE)) == 50
+    assert "20 smaller ones are not shown" in shown
+    assert len(GroupTemperatureScaling.load("t.json").temperatures_) == 70
+    notes = fit("d.csv", "u.json").splitlines()
+    bounds = [line for line in notes if "reached its bound" in line]
+    assert len(bounds) == 3
+    assert any(re.fullmatch(r"Note: and [\d,]+ more of the kind", line) for line in notes)
+
+
+# --- mistakes --------------------------------------------------------------------------------
+
+
+def changed(name, at, **values):
+    """Write a table with some rows changed."""
+    frame = table_of(40).astype(object)
+    for key, value in values.items():
+        frame.loc[at, key] = value
+    save(frame, name)
+
+
+def wrong_files():
+    frame = table_of(40)
+    save(frame, "d.csv")
+    save(frame, "d.parquet")
+    save(frame.drop(columns="y"), "unlabelled.csv")
+    save(frame[:0], "header.csv")
+    save(frame[:0], "norows.parquet")
+    Path("empty.csv").touch()
+    Path("d.xlsx").touch()
+    Path("truncated.parquet").write_bytes(Path("d.parquet").read_bytes()[:900])
+    Path("text.parquet").write_text("sex,y,p\n")
+    Path("torn.csv").write_text("sex,y,p\nf,no,0.5\nf,no\n")
+    Path("twice.csv").write_text("sex,y,p,p\nf,no,0.5,0.5\n")
+    Path("latin.csv").write_bytes("sex,y,p\nfé,no,0.5\n".encode("latin-1"))
+    Path("late.csv").write_bytes(b"sex,y,p\n" + b"f,no,0.5\n" * 3000 + b"\xe9,no,0.5\n")
+    changed("nan.csv", [3, 5, 8, 9], p="NaN")
+    changed("gap.csv", 4, p="")
+    changed("word.csv", 4, p="high")
+    changed("above.csv", [2, 4], p=1.5)
+    changed("sums.csv", [1, 2], prob_yes=0.9, prob_no=0.2)
+    changed("nolabel.csv", [6], y="")
+    changed("nogroup.csv", [6, 7], sex="NA")
+    changed("maybe.csv", [30], y="maybe")
+    changed("one.csv", list(range(40)), y="no")
+    changed("taken.csv", 0, calibrated_p=0.5)
+    pq.write_table(
+        pa.table({"p": [0.1, 0.9], "y": ["n", "y"], "sex": [["a"], ["b"]]}), "list.parquet"
+    )
+    day = datetime.date(2020, 1, 1)
+    pq.write_table(pa.table({"p": [0.1, 0.9], "y": ["n", "y"], "sex": [day] * 2}), "day.parquet")
+    pq.write_table(
+        pa.table({"p": [True, False], "y": ["n", "y"], "sex": ["f", "m"]}), "truth.parquet"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["none.csv"], 2, "'none.csv' does not exist"),
+        (["empty.csv"], 1, "empty.csv has no rows"),
+        (["header.csv"], 1, "header.csv has no rows"),
+        (["norows.parquet"], 1, "norows.parquet has no rows"),
+        (["d.xlsx"], 1, "neither .csv"),
+        (["truncated.parquet"], 1, "truncated.parquet cannot be read: "),
+        (["text.parquet"], 1, "text.parquet cannot be read: "),
+        (["torn.csv"], 1, "torn.csv, row 1 (counted from 0): 2 values for 3 columns"),
+        (["twice.csv"], 1, "several columns named 'p'"),
+        (["latin.csv"], 1, "latin.csv is not UTF-8"),
+        (["late.csv"], 1, "late.csv cannot be read: In CSV column #0: Row #3002: "),
+        (["d.csv", "--label", "yy"], 1, "no column 'yy'; did you mean 'y'?"),
+        (["d.csv", "--prob", "prob_n"], 1, "no column 'prob_n'; did you mean 'prob_no'?"),
+        (["d.csv", "--group", "sexe"], 1, "no column 'sexe'; did you mean 'sex'?"),
+        (["nan.csv"], 1, "no probability (missing or NaN) in 4 rows (rows 3, 5, 8, ..., counted"),
+        (["gap.csv"], 1, "no probability (missing or NaN) in 1 row (row 4, counted from 0)"),
+        (["word.csv"], 1, "column 'p', row 4 (counted from 0): 'high' is not a number"),
+        (["above.csv"], 1, "outside 0..1, the first 1.5, in 2 rows (rows 2, 4, counted from 0); "),
+        (["sums.csv", "--prob", "prob_no", "--prob", "prob_yes"], 1,
+         "prob_no, prob_yes do not sum to 1, the first to 1.1, in 2 rows (rows 1, 2,"),
+        (["nolabel.csv"], 1, "column 'y' has no label in 1 row (row 6,"),
+        (["nogroup.csv"], 1, "there is no group in column sex, in 2 rows (rows 6, 7,"),
+        (["maybe.csv"], 1, "column 'y' has 3 values (maybe, no, yes), and one --prob is for two"),
+        (["maybe.csv", "--prob", "prob_no", "--prob", "prob_yes"], 1, "pass --classes"),
+        (["maybe.csv", "--classes", "no,yes"], 1,
+         "column 'y' is none of the classes no, yes, the first 'maybe', in 1 row (row 30,"),
+        (["one.csv"], 1, "column 'y' has only one value, 'no'"),
+        (["one.csv", "--prob", "prob_no", "--prob", "prob_yes"], 1, "only one value, 'no'"),
+        (["d.csv", "--classes", "no,no"], 1, "--classes must name 2 classes, each once"),
+        (["d.csv", "--classes", "no,yes,maybe"], 1, "--classes must name 2 classes, each once"),
+        (["d.csv", "--positive", "oui"], 1, "--positive oui is not in column 'y' (no, yes)"),
+        (["d.csv", "--positive", "no", "--classes", "yes,no"], 2, "--positive is for one --prob"),
+        (["list.parquet"], 1, "column 'sex' holds list<"),
+        (["day.parquet"], 1, "column 'sex' holds dates; groups and labels are text"),
+        (["truth.parquet"], 1, "column 'p' holds bool, not probabilities"),
+        (["d.csv", "--group", "p"], 2, "column 'p' is named twice"),
+        (["d.csv", "--label", "sex"], 2, "column 'sex' is named twice"),
+        (["d.csv", "--out", "t.csv"], 2, "t.csv does not end in .json"),
+        (["d.csv", "--out", "nowhere/t.json"], 2, "no folder nowhere"),
+        (["d.csv", "--out", "old.json"], 2, "pass --force"),
+        (["d.csv", "--out", "d.csv", "--force"], 2, "is read by this command"),
+        (["d.csv", "--replace"], 2, "--replace is for --apply"),
+        (["d.csv", "--shrinkage", "-1"], 2, "x>=0"),
+    ],
+)  # fmt: skip
+def test_mistakes_when_fitting(tmp_path, arguments, code, words):
+    wrong_files()
+    Path("old.json").write_text("precious")
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    wanted = {"--label": "y", "--prob": "p", "--group": "sex", "--out": "t.json"}
+    chosen = [word for pair in wanted.items() if pair[0] not in arguments for word in pair]
+    shown = run("calibrate", *arguments, *chosen, code=code)
+    assert words in " ".join(shown.split())
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("lacking", ["--label", "--prob", "--group"])
+def test_fitting_needs(lacking):
+    save(table_of(40), "d.csv")
+    wanted = {"--label": "y", "--prob": "p", "--group": "sex"}
+    chosen = [word for pair in wanted.items() if pair[0] != lacking for word in pair]
+    shown = run("calibrate", "d.csv", *chosen, "--out", "t.json", code=2)
+    assert f"fitting needs {lacking}; to apply temperatures, pass --apply FILE" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["none.csv"], 2, "'none.csv' does not exist"),
+        (["empty.csv"], 1, "empty.csv has no rows"),
+        (["header.csv"], 1, "header.csv has no rows"),
+        (["norows.parquet"], 1, "norows.parquet has no rows"),
+        (["d.xlsx"], 1, "neither .csv"),
+        (["truncated.parquet"], 1, "truncated.parquet cannot be read: "),
+        (["torn.csv"], 1, "torn.csv, row 1 (counted from 0): 2 values for 3 columns"),
+        (["above.csv"], 1, "outside 0..1, the first 1.5, in 2 rows"),
+        (["word.csv"], 1, "row 4 (counted from 0): 'high' is not a number"),
+        (["taken.csv"], 1, "already has a column 'calibrated_p'; rename it"),
+        (["d.csv", "--prob", "pp"], 1, "no column 'pp'; did you mean 'p'?"),
+        (["d.csv", "--group", "sxe"], 1, "no column 'sxe'; did you mean 'sex'?"),
+        (["d.csv", "--group", "sex", "--group", "race"], 1,
+         "the temperatures are of 1 group column(s), but --group names 2: sex, race"),
+        (["d.csv", "--prob", "p", "--prob", "prob_no", "--prob", "prob_yes"], 1,
+         "of 2 classes (no, yes), but there are 3 columns of probabilities"),
+        (["d.csv", "--apply", "none.json"], 2, "'none.json' does not exist"),
+        (["d.csv", "--apply", "d.csv"], 1, "d.csv is no file of temperatures, or damaged"),
+        (["d.csv", "--apply", "cut.json"], 1, "cut.json is no file of temperatures, or damaged"),
+        (["d.csv", "--apply", "bytes.json"], 1, "is no file of temperatures, or damaged"),
+        (["d.csv", "--apply", "list.json"], 1, "is no file of temperatures, or damaged"),
+        (["d.csv", "--apply", "negative.json"], 1, "-1.0 is not a positive number"),
+        (["d.csv", "--apply", "shares.json"], 1, "the shares of its groups do not add up to 1"),
+        (["d.csv", "--apply", "names.json"], 1, "'p' are no names of columns"),
+        (["d.csv", "--apply", "same.json"], 1, "two groups that are written the same"),
+        (["d.csv", "--apply", "class.json"], 1, "fewer than two classes"),
+        (["d.csv", "--label", "y"], 2, "--label is for fitting, not for --apply"),
+        (["d.csv", "--positive", "yes"], 2, "--positive is for fitting"),
+        (["d.csv", "--classes", "no,yes"], 2, "--classes is for fitting"),
+        (["d.csv", "--shrinkage", "0"], 2, "--shrinkage is for fitting"),
+        (["d.csv", "--out", "c.json"], 2, "neither .csv nor .parquet"),
+        (["d.csv", "--out", "nowhere/c.csv"], 2, "no folder nowhere"),
+        (["d.csv", "--out", "d.csv", "--force"], 2, "is read by this command"),
+        (["d.csv", "--out", "t.json", "--force"], 2, "is read by this command"),
+        (["d.csv", "--out", "nan.csv"], 2, "pass --force"),
+    ],
+)  # fmt: skip
+def test_mistakes_when_applying(tmp_path, arguments, code, words):
+    wrong_files()
+    fit("d.csv")
+    saved = json.loads(Path("t.json").read_text())
+
+    def damaged(name, change):
+        data = json.loads(json.dumps(saved))
+        change(data)
+        Path(name).write_text(json.dumps(data))
+
+    Path("cut.json").write_text(Path("t.json").read_text()[:200])
+    Path("bytes.json").write_bytes(b"\xff\xfe{}")
+    Path("list.json").write_text("[1, 2]")
+    damaged("negative.json", lambda d: d["groups"][0].update(temperature=-1.0))
+    damaged("shares.json", lambda d: d["groups"][0].update(share=0.0))
+    damaged("names.json", lambda d: d["columns"].update(prob="p"))
+    damaged("class.json", lambda d: d.update(classes=["no"]))
+    damaged(
+        "same.json",
+        lambda d: [g.update(group=v) for g, v in zip(d["groups"], (1, "1"), strict=True)],
+    )
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    wanted = {"--apply": "t.json", "--out": "c.csv"}
+    chosen = [word for pair in wanted.items() if pair[0] not in arguments for word in pair]
+    shown = run("calibrate", *arguments, *chosen, code=code)
+    assert words in " ".join(shown.split())
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_the_label_is_not_needed_when_applying():
+    wrong_files()
+    fit("d.csv")
+    apply("unlabelled.csv", "c.csv")
+    apply("d.csv", "e.csv")
+    np.testing.assert_array_equal(column("c.csv", "calibrated_p"), column("e.csv", "calibrated_p"))
+
+
+def test_help_waits_for_nothing():
+    code = (
+        "import sys; from equipoise.cli import main; "
+        "main(['calibrate', '-h'], standalone_mode=False); "
+        "sys.exit(any(m in sys.modules for m in ('torch', 'pyarrow', 'sklearn', 'numpy')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, stdout=subprocess.PIPE)
+    assert (b"--unseen-group" in done.stdout, done.returncode) == (True, 0)
