@@ -21,6 +21,7 @@ check: .venv/.ready  ## format, lint, types, import flow
 bench: .venv/.ready-bench  ## speed beside other libraries and a plain loop
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/search.py
 
 .venv/.ready: pyproject.toml constraints.txt
 	@echo "Setting up .venv (about a minute, once) ..."

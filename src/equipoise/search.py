@@ -335,7 +335,9 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
     def _train(
         self, splits: list[Split], trials: list[Trial], seed: int, started: float
     ) -> Tradeoffs:
-        from equipoise.engine import Config, train_stack
+        import torch
+
+        from equipoise.engine import CHUNK, Config, train_stack
         from equipoise.progress import Bar
 
         most = 1 + max(t.control for t in trials)
@@ -345,8 +347,9 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
         total = len(trials) * len(splits) * self.epochs
         with Bar(self.progress, total, len(trials) * len(splits), "searching") as advance:
             try:
-                for start in range(0, len(trials), BLOCK):
-                    block = np.arange(start, min(start + BLOCK, len(trials)))
+                for block in np.array_split(np.arange(len(trials)), -(-len(trials) // BLOCK)):
+                    # as many chunks as threads, all of one size
+                    chunk = min(CHUNK, max(8, -(-len(block) // torch.get_num_threads())))
                     for s, split in enumerate(splits):
                         seen = 0
 
@@ -377,6 +380,7 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
                             batch_size=self.batch_size,
                             hidden=self._model("ce", None, 1.0, 1, None)._hidden(),
                             split_seed=seed + s,
+                            chunk=chunk,
                             progress=step,
                         )
                         for name, values in result.columns.items():

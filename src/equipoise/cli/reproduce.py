@@ -88,6 +88,7 @@ def reproduce(
     loaded = load_all(sweeps, data)
     folder = runs / grid_name
     out = folder / "results" if out is None else out
+    saved_digests(out, grid_name)  # results of another grid are refused now too
     err = console(stderr=True)
     fresh = []
     try:
@@ -110,6 +111,7 @@ def reproduce(
     done = {d.dataset for d in saved}
     absent = [name for name in chosen_sweeps(grid_name, ()) if name not in done]
     command = ["equipoise", "reproduce", "--grid", grid_name]
+    command += [] if baseline == "mixed" else ["--baseline", baseline]
     write_results(out, saved, command, absent, baseline)  # type: ignore[arg-type]
     screen = console()
     said: set[str] = set()

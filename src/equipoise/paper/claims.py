@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from equipoise.paper.digest import Digest
 from equipoise.paper.published import shown
 from equipoise.paper.tables import (
+    EXPERIMENTS,
     Table,
     best_published,
     best_validated,
+    compare,
     interval,
     means,
     published_change,
@@ -34,7 +36,7 @@ PAIRWISE = ("mmce", "mmce-w", "mmce-w*")
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One dataset (or dataset and technique): whether a claim is true there, and its number.
+    """One dataset (or dataset and technique): its number, and whether a claim is true there.
 
     `leaning` is whether it is true or at least has the claimed sign: under the validated reading a
     difference counts as true only if its interval excludes 0.
@@ -89,15 +91,16 @@ def claims_table(digests: Sequence[Digest]) -> Table:
     return Table(
         "claims",
         "The paper's claims",
-        ("claim", "as published", "numbers", "as it should be", "numbers"),
+        ("claim", "as published", "numbers", "as it should be", "numbers as it should be"),
         rows,
         (
             f"Over {len(digests)} of the paper's 7 datasets ({names}). As published: chosen on the "
             "test set, against one run of cross-entropy. As it should be: chosen on validation, "
             "against cross-entropy with as many runs; a difference counts where its paired 95% "
-            "interval over splits excludes 0, and leans that way where only its mean does. A claim "
-            "holds where the share of cases that it speaks of is reached, in part where half of "
-            "that share at least leans its way.",
+            "interval over splits excludes 0, and leans that way where only its mean does; which "
+            "technique is best is read on the test set, after each was chosen on validation; "
+            "temperatures are the exact ones. A claim holds where the share of cases that it "
+            "speaks of is reached, in part where half of that share at least leans its way.",
         ),
     )
 
@@ -108,16 +111,21 @@ def claims_table(digests: Sequence[Digest]) -> Table:
 def _difference(name: str, values: Floats, unit: str = "%") -> Case:
     """Return the case that the mean of paired differences is above 0."""
     if not len(values):
-        return Case(f"{name}: nothing within the slack", False, False)
+        return _nothing(name)
     found, mean = interval(values), float(values.mean())
     if found is None:
-        return Case(f"{name} {mean:+.2f}{unit}", mean > 0, mean > 0)
+        # one split shows a sign, no more
+        return Case(f"{name} {mean:+.2f}{unit}", False, mean > 0)
     low, high = found
     return Case(f"{name} {mean:+.2f}{unit} [{low:+.2f}, {high:+.2f}]", low > 0, mean > 0)
 
 
+def _nothing(name: str) -> Case:
+    return Case(f"{name}: nothing within the slack", False, False)
+
+
 def _scaling_published(digest: Digest, metric: str, how: str) -> list[Case]:
-    mean = float(scaling_change(digest, metric, how).mean())
+    (mean,) = means(scaling_change(digest, metric, how)[:, None])
     return [Case(f"{digest.dataset} {mean:+.2f}%", mean > 0, mean > 0)]
 
 
@@ -139,11 +147,10 @@ def _gain_published(digest: Digest, name: str, column: int, least: float) -> lis
 def _gain_validated(digest: Digest, name: str, metric: str, least: float) -> list[Case]:
     found = best_validated(digest, name)
     if found is None:
-        return [Case(f"{digest.dataset}: nothing within the slack", False, False)]
-    before, after = found.values(metric)
-    change = relative(before, after)
-    case, gain = _difference(digest.dataset, change), change.mean()
-    true = bool(gain >= least) and case.true
+        return [_nothing(digest.dataset)]
+    change = relative(*found.values(metric))
+    case = _difference(digest.dataset, change)
+    true = case.true and bool(change.mean() >= least)
     return [Case(f"{case.label} ({shown(found.technique)})", true, case.leaning)]
 
 
@@ -164,7 +171,9 @@ def _beaten_validated(digest: Digest) -> list[Case]:
 def _against_control(digest: Digest, technique: str, sign: float = 1.0) -> Case:
     control = validated_volumes(digest, "ce", controls=digest.budget(technique))
     difference = sign * (validated_volumes(digest, technique) - control)
-    return _difference(f"{digest.dataset} ({shown(technique)})", difference, "")
+    pair = (shown(technique), "cross-entropy")
+    first, second = pair if sign > 0 else reversed(pair)
+    return _difference(f"{digest.dataset}, {first} minus {second}", difference, "")
 
 
 def _best_volume_published(digest: Digest) -> tuple[str, float]:
@@ -190,9 +199,19 @@ def _fairest_published(digest: Digest) -> list[Case]:
 
 
 def _fairest_validated(digest: Digest) -> list[Case]:
-    found = best_validated(digest, "table4")
-    best = found.technique if found else ""
+    best = _best_on_test(digest, "table4")
+    if best is None:
+        return [_nothing(digest.dataset)]
     return [Case(f"{digest.dataset} {shown(best)}", best in PAIRWISE, best in PAIRWISE)]
+
+
+def _best_on_test(digest: Digest, name: str) -> str | None:
+    """Return the technique with the least mean test value, of those there on every split."""
+    # not the least validation value, which is the lower the more runs it is chosen from
+    metric = {"pe": "test_pe", "ece": "test_ece15"}[EXPERIMENTS[name].objective]
+    found = {t: compare(digest, name, t).values(metric)[1].mean() for t in techniques(digest)}
+    found = {t: mean for t, mean in found.items() if not np.isnan(mean)}
+    return min(found, key=lambda t: found[t], default=None)
 
 
 def _focal_published(digest: Digest, technique: str) -> list[Case]:
@@ -216,10 +235,10 @@ def _ranking_published(digest: Digest, plain: str, hybrid: str) -> list[Case]:
 
 
 def _ranking_validated(digest: Digest, plain: str, hybrid: str) -> list[Case]:
-    first, second = best_validated(digest, plain), best_validated(digest, hybrid)
+    first, second = _best_on_test(digest, plain), _best_on_test(digest, hybrid)
     if first is None or second is None:
-        return [Case(f"{digest.dataset}: nothing within the slack", False, False)]
-    return [_same(digest, first.technique, second.technique)]
+        return [_nothing(digest.dataset)]
+    return [_same(digest, first, second)]
 
 
 def _hybrid_published(digest: Digest) -> list[Case]:

@@ -36,16 +36,16 @@ def shown_rows(table: Table) -> list[list[str]]:
     for name in table.header:
         percent = name.startswith("%") or name.endswith("%")
         # an interval has the digits of what it is of
-        digits.append(digits[-1] if name == tables.SPAN else 2 if percent else 3)
+        digits.append(digits[-1] if name.endswith(tables.SPAN) else 2 if percent else 3)
     return [[shown_value(v, d) for v, d in zip(row, digits, strict=True)] for row in table.rows]
 
 
 def markdown(table: Table) -> str:
     """Return the table in Markdown, under its title and above its notes."""
     rows = shown_rows(table)
-    lines = ["| " + " | ".join(_escaped(v) for v in row) + " |" for row in (table.header, *rows)]
+    lines = ["| " + " | ".join(escaped(v) for v in row) + " |" for row in (table.header, *rows)]
     lines.insert(1, "|" + "---|" * len(table.header))
-    notes = [line for note in table.notes for line in ("", note)]
+    notes = [line for note in table.notes for line in ("", escaped(note))]
     return "\n".join([f"### {table.title}", "", *lines, *notes]) + "\n"
 
 
@@ -77,17 +77,18 @@ def rich_table(table: Table, title: str, notes: Sequence[str]) -> RichTable:
     )
     narrow = table.narrow or [(h, f"{{{i}}}") for i, h in enumerate(table.header)]
     for name, _ in narrow:
-        found.add_column(escape(name))
+        found.add_column(escape(name), overflow="fold")  # no digit is cut off
     for row in shown_rows(table):
         found.add_row(*(escape(form.format(*row)) for _, form in narrow))
     return found
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Return text that Markdown shows as it is."""
     return text.replace("|", "\\|").replace("*", "\\*").replace("_", "\\_")
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
-        return " ".join(f"{v:.7g}" for v in value)
-    return f"{value:.7g}" if isinstance(value, float) else value
+        return " ".join(str(_plain(v)) for v in value)
+    return repr(float(value)) if isinstance(value, float) else value

@@ -11,7 +11,7 @@ from equipoise.paper import tables
 from equipoise.paper.claims import claims_table
 from equipoise.paper.digest import Digest
 from equipoise.paper.figures import pareto_figure, rendered
-from equipoise.paper.render import as_csv, markdown
+from equipoise.paper.render import as_csv, escaped, markdown
 from equipoise.paper.tables import EXPERIMENTS, Baseline, Table
 
 
@@ -34,12 +34,15 @@ def main_tables(digests: Sequence[Digest], baseline: Baseline = "mixed") -> list
     ]
 
 
-def more_tables(digests: Sequence[Digest]) -> list[Table]:
+def more_tables(digests: Sequence[Digest], baseline: Baseline = "mixed") -> list[Table]:
     """Return the tables with every technique, as CSV only."""
     return [
         table
         for name in EXPERIMENTS
-        for table in (tables.all_published(digests, name), tables.all_validated(digests, name))
+        for table in (
+            tables.all_published(digests, name, baseline),
+            tables.all_validated(digests, name),
+        )
     ]
 
 
@@ -77,7 +80,7 @@ def write_results(
     shown = main_tables(digests, baseline)
     for _, table in shown:
         _put(folder / "tables" / f"{table.name}.md", markdown(table))
-    for table in [*(t for _, t in shown), *more_tables(digests)]:
+    for table in [*(t for _, t in shown), *more_tables(digests, baseline)]:
         _put(folder / "tables" / f"{table.name}.csv", as_csv(table))
     for digest in digests:
         for hybrid in (False, True):
@@ -105,11 +108,11 @@ def _page(
 ) -> str:
     runs = sum(sum(d.facts["runs"].values()) * len(d.seeds) for d in digests)
     made = {f"{k} {v}" for d in digests for k, v in d.facts["versions"].items()}
-    dead = "; ".join(
-        f"{d.dataset} "
-        + ", ".join(f"{t} {100 * s:.0f}%" for t, s in d.facts["dead"].items() if s >= 0.005)
+    some = {
+        d.dataset: [f"{t} {100 * s:.0f}%" for t, s in d.facts["dead"].items() if s >= 0.005]
         for d in digests
-    )
+    }
+    dead = "; ".join(f"{name} {', '.join(shares)}" for name, shares in some.items() if shares)
     infinite = "; ".join(
         f"{d.dataset} {100 * max(d.facts['infinite_pe_deterministic'].values()):.0f}%"
         for d in digests
@@ -128,8 +131,8 @@ def _page(
         "",
         "Two readings of every result. *As published*: configuration and epoch are chosen on the",
         "test set, against one run of cross-entropy. *As it should be*: chosen on validation",
-        "within 5 points of the best accuracy, the test set read once, against cross-entropy with",
-        "as many runs as the technique has.",
+        "within 5 points of the best accuracy of all techniques, the test set read once, against",
+        "cross-entropy with as many runs as the technique has.",
         "",
         "All techniques are in `tables/`; what was chosen of each run is in",
         "`DATASET/choices.parquet`.",
@@ -145,13 +148,15 @@ def _page(
             name = figure_name(digest.dataset, hybrid)
             lines += [f"![{name}](figures/{name}.svg)", ""]
     lines += [
-        "## Dead networks and undefined ratios",
+        "## Dead networks, undefined ratios, diverged runs",
         "",
         "The paper's network has ReLU on its outputs, so both logits may end at 0 for every row.",
-        f"Share of runs that end with most test rows so: {dead or 'none'}.",
+        f"Share of runs that end with most test rows so: {escaped(dead) or 'none'}.",
         "",
         "Largest share of a technique's epochs with infinite deterministic PE (a class is never",
         f"predicted for a group): {infinite}.",
+        "",
+        f"Runs that diverged: {sum(d.facts['diverged'] for d in digests)}.",
         "",
     ]
     return "\n".join(lines)

@@ -1,0 +1,609 @@
+"""The paper's grids and printed numbers, `mmce-w*`, its recipe, and what is kept of a sweep."""
+
+import contextlib
+import dataclasses
+import importlib
+import json
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import oracle_paper as oracle
+from equipoise.datasets import load
+from equipoise.engine import CHUNK, Config, train_stack
+from equipoise.losses import GroupwiseLoss
+from equipoise.newton import Problem
+from equipoise.paper import grids
+from equipoise.paper.digest import Digest, _processor
+from equipoise.paper.published import published
+from equipoise.paper.reproduce import reproduce_dataset
+from equipoise.paper.results import main_tables, more_tables
+from equipoise.paper.scaling import by_recipe
+from equipoise.paper.snippet import TECHNIQUES
+from equipoise.recipe import paper_temperatures
+from equipoise.sweep import Sweep
+
+ROOT = Path(__file__).parents[1]
+TEX = ROOT.parent / "shared" / "paper" / "towards-fair-and-calibrated-models.tex"
+NAMES = {"adult", "arrhythmia", "communities", "compas", "drug", "german", "lawschool"}
+
+# of 1000 rows, so that networks die, classes are never predicted, and techniques are missing
+SWEEP = Sweep(
+    "german",
+    techniques=tuple(TECHNIQUES),
+    rhos=(0.4, 0.8),
+    lams=(1.0, 30.0),
+    seeds=(0, 1, 2),
+    controls=4,
+    epochs=6,
+    hidden=(16,),
+    output_relu=True,
+    rate=1e-2,
+)
+
+
+# the package's function has the name of its module
+PLAN = importlib.import_module("equipoise.sweep.plan")
+
+
+def finish(folder):
+    """Run the sweep, cut into three parts per split, and return its digest."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PLAN, "RUNS", 12)
+        return reproduce_dataset(SWEEP, load("german"), folder, progress=False)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("german")
+    digest = finish(folder)
+    assert len(list(folder.glob("*.parquet"))) == 9
+    return folder, digest
+
+
+@pytest.fixture(scope="module")
+def raw(store):
+    return oracle.Raw(store[0], SWEEP.techniques)
+
+
+@pytest.fixture(scope="module")
+def digest(store):
+    return store[1]
+
+
+@pytest.fixture(scope="module")
+def tex():
+    if not TEX.exists():
+        pytest.skip(f"the paper's text is not at {TEX}")
+    return TEX.read_text("utf-8")
+
+
+# --- grids and printed numbers ----------------------------------------------------------------
+
+
+def test_the_papers_grid_has_21000_runs():
+    sweeps = grids.grid("paper")
+    assert set(sweeps) == NAMES
+    total = 0
+    for sweep in sweeps.values():
+        n_rhos, n_lams = len(sweep.rhos), len(sweep.lams)
+        assert (n_lams, sweep.seeds, sweep.controls) == (12, (0, 1, 2, 3, 4), 12 * n_rhos)
+        assert (sweep.epochs, sweep.batch_size, sweep.hidden) == (500, 256, (128, 64))
+        assert (sweep.rate, sweep.output_relu, sweep.stratify) == (1e-4, True, False)
+        for seed in sweep.seeds:
+            configs = sweep.configs(seed, TECHNIQUES)
+            count = {t: sum(c.technique == t for c in configs) for t in TECHNIQUES}
+            assert count == {
+                **dict.fromkeys(("ls", "fl", "flsd"), n_rhos),
+                **dict.fromkeys(("dca", "mdca", "mmce", "mmce-w", "mmce-w*"), 12 * n_rhos),
+                "ce": 12 * n_rhos,
+            }
+            # the techniques start from one initialisation, the controls from others
+            assert {c.seed for c in configs if c.technique != "ce"} == {seed}
+            controls = [c.seed for c in configs if c.technique == "ce"]
+            assert controls == [seed + 1000 * j for j in range(12 * n_rhos)]
+            total += len(configs)
+    assert total == 21_000
+
+
+def test_the_quick_grid_is_a_part_of_the_papers():
+    quick, paper = grids.grid("quick"), grids.grid("paper")
+    assert list(quick) == ["german", "compas"]
+    for name, sweep in quick.items():
+        assert set(sweep.lams) <= set(paper[name].lams)
+        assert set(sweep.rhos) <= set(paper[name].rhos)
+        assert sweep.techniques == paper[name].techniques
+        assert sweep.controls == len(sweep.rhos) * len(sweep.lams)
+
+
+def test_unknown_grid():
+    assert grids.grid_names() == ["paper", "quick"]
+    with pytest.raises(ValueError, match="unknown grid 'full'; there are paper, quick"):
+        grids.grid("full")
+
+
+def test_grid_values_are_the_papers(tex):
+    (lams,) = re.findall(
+        r"grid search over \$\\lambda\$ by taking its values in \$\\{(.*?)\\}", tex
+    )
+    # a list may go on after a line break between two formulas
+    text = re.sub(r"\$\s*\\\\\s*\$", " ", tex)
+    rhos = re.findall(r"\\item (\w+): \$\\{([\d., ]+)\\}\$", text)
+    assert {name.lower() for name, _ in rhos} == NAMES
+    for name, values in rhos:
+        sweep = grids.grid("paper")[name.lower()]
+        assert sweep.rhos == tuple(map(float, values.split(",")))
+        assert sweep.lams == tuple(map(float, lams.split(",")))
+
+
+def tex_table(tex, label):
+    """Return the rows of a table of the paper as text."""
+    body = re.search(rf"\\label{{tab:{label}}}.*?\\midrule(.*?)\\bottomrule", tex, re.DOTALL)[1]
+    rows = [line.split("&") for line in body.replace("\n", " ").split("\\\\") if "&" in line]
+    return {row[0].strip().lower(): [cell.strip() for cell in row[1:]] for row in rows}
+
+
+LABELS = {
+    "table2": "dataset_stats",
+    "table3": "t_scal",
+    "table4": "fair",
+    "table5": "calib",
+    "table6": "hard_fair",
+    "table7": "fair_hybrid",
+    "table8": "calib_hybrid",
+}
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_published_numbers_are_the_papers(tex, name):
+    expected = tex_table(tex, LABELS[name])
+    assert set(expected) == set(published()[name]) == NAMES
+    for dataset, cells in expected.items():
+        first = [cells[0].lower()] if name >= "table4" else [float(cells[0])]
+        assert published()[name][dataset] == first + [float(cell) for cell in cells[1:]]
+
+
+def test_published_accuracies_are_the_captions(tex):
+    found = re.findall(
+        r"Pareto-optimal curve: (\w+): Accuracy in \(([\d.]+)\\%, ([\d.]+)\\%\)", tex
+    )
+    assert len(found) == 14  # without and with hybrids
+    for name, low, high in found:
+        assert float(high) - float(low) == pytest.approx(5)
+        assert published()["best_accuracy"][name.lower()] == float(high)
+
+
+# --- mmce-w* ----------------------------------------------------------------------------------
+
+
+def sample(seed, n=40, shift=0.0):
+    rng = np.random.default_rng(seed)
+    y, a = rng.integers(0, 2, n), rng.integers(0, 2, n)
+    z = rng.normal(size=(n, 2))
+    z[:, 1] += shift * (2 * y - 1)
+    return z, y, a
+
+
+def snippet(rho, lam=2.0):
+    return GroupwiseLoss(TECHNIQUES["mmce-w*"], rho, lam)
+
+
+def value(loss, z, y, a):
+    return loss(torch.tensor(z), torch.tensor(y), torch.tensor(a))
+
+
+@pytest.mark.parametrize("shift", [-9.0, -1.0, 0.0, 1.0, 9.0])  # none right, ..., none wrong
+@pytest.mark.parametrize("rho", [0.3, 0.5, 1.0])
+def test_snippet_equals_the_papers_code(shift, rho):
+    for seed in range(4):
+        z, y, a = sample(seed, shift=shift)
+        expected = oracle.paper_mmce_w(rho, 2.0, y, z, a)
+        assert float(value(snippet(rho), z, y, a)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_snippet_is_not_the_formula():
+    z, y, a = sample(0)
+    formula = GroupwiseLoss("mmce-w", 0.3, 2.0)
+    assert abs(float(value(snippet(0.3), z, y, a) - value(formula, z, y, a))) > 0.01
+
+
+def test_snippet_stacked_equals_looped():
+    rho, lam = torch.tensor([0.2, 0.5, 0.8]).double(), torch.tensor([0.5, 1.0, 20.0]).double()
+    z = torch.tensor(np.stack([sample(seed, shift=0.5)[0] for seed in range(3)]))
+    _, y, a = sample(9)
+    stacked = value(snippet(rho, lam), z.numpy(), y, a)
+    for i in range(3):
+        one = snippet(float(rho[i]), float(lam[i]))
+        assert float(stacked[i]) == pytest.approx(float(value(one, z[i].numpy(), y, a)), abs=1e-12)
+
+
+def test_snippet_gradient():
+    z, y, a = (torch.tensor(v) for v in sample(3, 14, shift=0.5))
+    assert torch.autograd.gradcheck(
+        lambda logits: snippet(0.3)(logits, y, a), z.requires_grad_(), atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("case", ["all right", "all wrong", "one group", "equal logits", "huge"])
+def test_snippet_gradients_are_finite(case):
+    z, y, a = sample(5, shift={"all right": 9.0, "all wrong": -9.0}.get(case, 0.0))
+    a = np.ones_like(a) if case == "one group" else a
+    z = {"equal logits": np.zeros_like(z), "huge": 1e4 * z}.get(case, z)
+    for dtype in (torch.float32, torch.float64):
+        logits = torch.tensor(z, dtype=dtype, requires_grad=True)
+        loss = snippet(0.3)(logits, torch.tensor(y), torch.tensor(a))
+        loss.backward()
+        assert torch.isfinite(loss)
+        assert torch.isfinite(logits.grad).all()
+
+
+@pytest.mark.parametrize("present", [0, 1])
+def test_an_absent_group_contributes_nothing(present):
+    z, y, _ = sample(6, 30, shift=0.3)
+    group = np.full(30, present)
+    expected = oracle.paper_mmce_w(0.3, 2.0, y, z, group)
+    assert float(value(snippet(0.3), z, y, group)) == pytest.approx(expected, abs=1e-12)
+
+
+# --- the paper's recipe -----------------------------------------------------------------------
+
+
+def logits_of(sweep, seed, part):
+    """Train the usual run of cross-entropy and return (epoch, row, class) logits."""
+    split = load(sweep.dataset).split(seed)
+    result = train_stack(
+        split,
+        [Config("ce", None, 1.0, seed, sweep.rate)],
+        epochs=sweep.epochs,
+        hidden=sweep.hidden,
+        output_relu=sweep.output_relu,
+        split_seed=seed,
+        keep_epochs=range(1, sweep.epochs + 1),
+    )
+    found = []
+    for epoch in range(1, sweep.epochs + 1):
+        x = torch.from_numpy(getattr(split, part).X)
+        *hidden, (weight, bias) = result.layers[epoch][0]
+        for w, b in hidden:
+            x = (x @ w + b).relu()
+        found.append((x @ weight + bias).double().numpy())
+    return np.maximum(found, 0.0) if sweep.output_relu else np.array(found)
+
+
+@pytest.mark.parametrize(("relu", "rate"), [(True, 1e-2), (False, 3e-3)])
+def test_recipe_equals_a_plain_loop(relu, rate):
+    sweep = dataclasses.replace(SWEEP, output_relu=relu, rate=rate, epochs=4)
+    split, steps = load("german").split(1), []
+    got = by_recipe(load("german"), sweep, 1).to_pydict()
+    assert got["epoch"] == [1, 2, 3, 4]
+    z = {part: logits_of(sweep, 1, part) for part in ("val", "test")}
+    train, test = split.train, split.test
+    rates = [[np.mean(train.y[train.group == g] == k) for k in (0, 1)] for g in (0, 1)]
+    for e in range(4):
+        t, taken = oracle.scaled_by_recipe(z["val"][e], split.val.y, split.val.group)
+        assert [got["temperature_0"][e], got["temperature_1"][e]] == pytest.approx(t, abs=1e-6)
+        steps.append(taken)
+        for how, temperature in (("test", np.ones(2)), ("test_recipe", t)):
+            prob = oracle.softmax(z["test"][e] / temperature[test.group][:, None])
+            pe = oracle.proportional_equality(prob, test.group, rates)
+            assert got[f"{how}_pe"][e] == pytest.approx(pe, abs=2e-6)
+            for bins in (10, 15):
+                ece = oracle.ece(prob, test.y, bins)
+                assert got[f"{how}_ece{bins}"][e] == pytest.approx(ece, abs=2e-6)
+    assert min(steps) < 100 < max(steps), "some stop early, some do not"
+
+
+def test_each_configuration_stops_by_itself():
+    """The ECE is made up: it stays the same, and rises for the second from the third step on."""
+    rng = np.random.default_rng(0)
+    # so small that Adam's epsilon shows
+    z, y, group = 1e-3 * rng.normal(size=(2, 60, 2)), rng.integers(0, 2, 60), np.arange(60) % 2
+    problem = Problem.of(torch.tensor(z), torch.tensor(y), None, 1.0)
+    problem = problem.divided(torch.tensor(group), 2)
+    calls = []
+
+    def ece(_):
+        calls.append(len(calls))
+        return np.array([0.1, 0.1 + max(0, len(calls) - 3)])
+
+    got, steps, stopped = paper_temperatures(problem, ece, 60, 2)
+    assert (steps, stopped) == (500, False)
+    assert len(calls) == 501
+    for c, last in ((0, 500), (1, 2)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(oracle, "ece", lambda *_: 0.1)
+            expected, _ = oracle.scaled_by_recipe(z[c], y, group, steps=last)
+        np.testing.assert_allclose(got[c] - 1.0, expected - 1.0, rtol=1e-9)
+    rising = iter(range(9))
+    got, steps, stopped = paper_temperatures(problem, lambda _: np.full(2, next(rising)), 60, 2)
+    assert (got.tolist(), steps, stopped) == ([[1.0, 1.0], [1.0, 1.0]], 1, True)
+
+
+def test_recipe_starts_from_the_usual_run(digest, raw):
+    for name in ("test_pe", "test_ece15", "test_ece10"):
+        expected = [row[name] for s in raw.splits for row in raw.own("ce", s)[0]]
+        np.testing.assert_allclose(digest.recipe[name], expected, atol=1e-5)
+    assert digest.recipe["epoch"].tolist() == [1, 2, 3, 4, 5, 6] * 3
+    assert digest.recipe["split_seed"].tolist() == [0] * 6 + [1] * 6 + [2] * 6
+
+
+def test_recipe_leaves_the_threads_as_they_are():
+    threads = torch.get_num_threads()
+    by_recipe(load("german"), dataclasses.replace(SWEEP, epochs=1), 0)
+    assert torch.get_num_threads() == threads
+
+
+# --- the digest -------------------------------------------------------------------------------
+
+
+def name_of(rho, lam):
+    return " ".join("-" if math.isnan(v) else f"{v:g}" for v in (rho, lam))
+
+
+def test_choices(digest, raw):
+    table, got = digest.choices, {}
+    for i in range(len(table["epoch"])):
+        row = {name: values[i] for name, values in table.items()}
+        which = (row["technique"], row["split_seed"], name_of(row["rho"], row["lam"]), row["seed"])
+        key = (row["reading"], row["objective"], row["calibration"], *which)
+        assert key not in got
+        got[key] = row
+    missing = 0
+    for (technique, split), runs in raw.runs.items():
+        for run in runs:
+            which = (technique, split, name_of(run[0]["rho"], run[0]["lam"]), run[0]["seed"])
+            for (reading, calibration), objectives in oracle.OBJECTIVES.items():
+                for objective in objectives:
+                    expected = raw.chosen(run, split, reading, objective, calibration)
+                    own = got.pop((reading, objective, calibration, *which), None)
+                    if expected is None:
+                        assert own is None
+                        missing += 1
+                        continue
+                    score, row = expected
+                    assert own["score"] == pytest.approx(score, rel=1e-9)
+                    assert own["epoch"] == row["epoch"]
+                    for metric in oracle.READ:
+                        read = oracle.measured(row, "test", metric, calibration)
+                        assert own[f"test_{metric}"] == pytest.approx(read, rel=1e-7, nan_ok=True)
+    assert not got, "a choice that no run has"
+    assert missing > 0
+
+
+def test_best_of_a_technique(digest, raw):
+    absent = 0
+    for technique in SWEEP.techniques:
+        for (reading, calibration), objectives in oracle.OBJECTIVES.items():
+            for objective in objectives:
+                for controls in (1, 2, 4):
+                    found = digest.best(
+                        technique, reading, objective, calibration, controls=controls
+                    )
+                    for split, own in zip(raw.splits, found, strict=True):
+                        cell = (technique, split, reading, objective, calibration)
+                        expected = raw.best(*cell, controls=controls)
+                        if expected is None:
+                            assert own == {}
+                            absent += 1
+                            continue
+                        assert own["score"] == pytest.approx(expected[0], rel=1e-9)
+                        assert own["seed"] == expected[1]["seed"]
+                        assert own["epoch"] == expected[1]["epoch"]
+    assert absent > 0
+
+
+def test_a_control_does_not_raise_the_bar(raw, digest):
+    # the best of several runs of cross-entropy is above the floor of the others somewhere
+    raised = 0
+    for split in raw.splits:
+        best = raw.best_accuracy("val", [split])
+        top = max(row["val_accuracy"] for run in raw.runs["ce", split] for row in run)
+        raised += top > best
+        assert digest.facts["splits"][str(split)]["best_val_accuracy"] == best
+    assert raised > 0
+
+
+def rounded(points):
+    return sorted((f"{a:.6g}", f"{b:.6g}") for a, b in points)
+
+
+def test_frontiers(digest, raw):
+    seen = 0
+    for technique in SWEEP.techniques:
+        for calibration in ("none", "group"):
+            rows = raw.frontier(technique, "published", calibration)
+            for part in ("test", "val"):
+                expected = [
+                    [oracle.measured(r, part, m, calibration) for m in ("pe", "ece15")]
+                    for r in rows
+                ]
+                got = digest.frontier(technique, "published", calibration, part=part)
+                assert rounded(got) == rounded(expected)
+            for controls in (1, 2, 4) if technique == "ce" else (1,):
+                for split in raw.splits:
+                    options = {"controls": controls}
+                    rows = raw.frontier(technique, "validated", calibration, split=split, **options)
+                    for part in ("test", "val"):
+                        expected = [
+                            [oracle.measured(r, part, m, calibration) for m in ("pe", "ece15")]
+                            for r in rows
+                        ]
+                        got = digest.frontier(
+                            technique,
+                            "validated",
+                            calibration,
+                            split_seed=split,
+                            part=part,
+                            **options,
+                        )
+                        assert rounded(got) == rounded(expected)
+                        seen += len(got)
+    assert seen > 100
+    assert len(digest.frontier("mmce-w", "published")) == 0, "absent: never within the slack"
+
+
+def test_facts(digest, raw):
+    facts, data, frame = digest.facts, load("german"), raw.frame
+    assert facts["sweep"] == SWEEP.to_dict()
+    assert facts["slack"] == 0.05
+    assert facts["runs"] == {t: raw.budget(t) for t in SWEEP.techniques}
+    assert facts["best_test_accuracy"] == raw.best_accuracy("test", raw.splits)
+    np.testing.assert_allclose(facts["reference"], raw.medians("test", raw.splits, 1), rtol=1e-6)
+    assert facts["data"]["rows"] == 1000
+    assert facts["data"]["test_rows"] == len(data.split(0).test.y) == 125
+    assert facts["data"]["columns"] == data.X.shape[1]
+    assert facts["data"]["a1"] == pytest.approx(sum(data.group) / 1000)
+    for g in (0, 1):
+        own = [y for y, a in zip(data.y, data.group, strict=True) if a == g]
+        assert facts["data"][f"y1_a{g}"] == pytest.approx(sum(own) / len(own))
+    for t in SWEEP.techniques:
+        own = frame[frame["technique"] == t]
+        infinite = np.isinf(own["test_pe_deterministic"]).mean()
+        assert facts["infinite_pe_deterministic"][t] == pytest.approx(infinite)
+        last = own[own["epoch"] == SWEEP.epochs]
+        assert facts["dead"][t] == pytest.approx((last["test_dead"] > 0.5).mean())
+    assert max(facts["dead"].values()) > 0.5
+    assert max(facts["infinite_pe_deterministic"].values()) > 0.1
+    assert facts["diverged"] == 0
+    assert facts["versions"]["torch"] == torch.__version__
+
+
+def test_facts_of_a_split(digest, raw):
+    for seed in raw.splits:
+        facts, split = digest.facts["splits"][str(seed)], load("german").split(seed)
+        for part in ("test", "val"):
+            # the slack is that of validation, wherever the medians are read
+            expected = raw.medians("val", [seed], None, part)
+            np.testing.assert_allclose(facts["reference"][part], expected, rtol=1e-6)
+        for calibration in ("none", "group"):
+            for metric in ("pe", "ece15", "ece10"):
+                rows = raw.own("ce", seed)[0]
+                least = min(oracle.measured(row, "test", metric, calibration) for row in rows)
+                assert facts["best_ce"][calibration][metric] == pytest.approx(least)
+        train, test = split.train, split.test
+        rates = [[np.mean(train.y[train.group == g] == k) for k in (0, 1)] for g in (0, 1)]
+        labels = [[1.0 - y, float(y)] for y in test.y]
+        expected = oracle.proportional_equality(labels, test.group, rates)
+        assert facts["label_oracle_pe"] == pytest.approx(expected)
+
+
+def everything(digests):
+    return [t for _, t in main_tables(digests)] + more_tables(digests)
+
+
+def test_a_digest_that_was_saved_gives_the_same_tables(digest, tmp_path):
+    digest.save(tmp_path / "german")
+    again = Digest.load(tmp_path / "german")
+    for name in ("choices", "frontiers", "recipe"):
+        old, new = getattr(digest, name), getattr(again, name)
+        assert list(old) == list(new)
+        for column in old:
+            assert old[column].dtype == new[column].dtype, column
+            np.testing.assert_array_equal(old[column], new[column])
+    assert json.loads(json.dumps(digest.facts)) == again.facts
+    for one, other in zip(everything([digest]), everything([again]), strict=True):
+        assert repr(one) == repr(other)
+    first = {p.name: p.read_bytes() for p in (tmp_path / "german").iterdir()}
+    again.save(tmp_path / "german")
+    assert first == {p.name: p.read_bytes() for p in (tmp_path / "german").iterdir()}
+
+
+def test_close_scores_stay_apart(digest, tmp_path):
+    """Two scores that are equal in 32 bits: the lower one is chosen, before and after."""
+    rows = (digest.choices["objective"] == "balanced") & (digest.choices["technique"] == "ce")
+    first, second = np.flatnonzero(rows & (digest.choices["split_seed"] == 0))[:2]
+    score = digest.choices["score"].copy()
+    score[first], score[second] = 1e-3 + 1e-12, 1e-3
+    close = dataclasses.replace(digest, choices=digest.choices | {"score": score})
+    close.save(tmp_path)
+    calibration = close.choices["calibration"][second]
+    for d in (close, Digest.load(tmp_path)):
+        best = d.best("ce", "validated", "balanced", calibration, controls=4)[0]
+        assert best["seed"] == close.choices["seed"][second]
+
+
+def test_no_results(tmp_path):
+    with pytest.raises(FileNotFoundError, match="holds no results; run: equipoise reproduce"):
+        Digest.load(tmp_path)
+
+
+# --- committed results ------------------------------------------------------------------------
+
+
+def test_committed_rows_can_be_made_again():
+    """Train one chunk of the paper's grid, and find its choices among the committed ones."""
+    data = None
+    for dataset in ("arrhythmia", "german"):  # the smaller one is not in the package
+        folder = ROOT / "paper" / "results" / dataset
+        if data is None and (folder / "choices.parquet").exists():
+            with contextlib.suppress(FileNotFoundError):
+                data, committed = load(dataset), Digest.load(folder)
+    if data is None:
+        pytest.skip("no committed results yet")
+    made = committed.facts["versions"]
+    here = {"processor": _processor(), "torch": torch.__version__}
+    if any(made[name] != here[name] for name in here):
+        pytest.skip(f"made with {made}; this machine has {here}, which rounds differently")
+    part = Sweep.from_dict(committed.facts["sweep"]).parts(data, TECHNIQUES)[0]
+    check_first_chunk(committed, part, data)
+
+
+def check_first_chunk(committed, part, data):
+    """Train the first chunk of a part as the sweep does, and compare its published choices."""
+    sweep, configs = part.sweep, part.configs
+    order = sorted(range(len(configs)), key=lambda i: (configs[i].technique, i))
+    chunk = [configs[i] for i in order[:CHUNK]]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        result = train_stack(
+            data.split(part.seed, stratify=sweep.stratify),
+            chunk,
+            epochs=sweep.epochs,
+            batch_size=sweep.batch_size,
+            hidden=sweep.hidden,
+            output_relu=sweep.output_relu,
+            split_seed=part.seed,
+            workers=1,
+            losses=TECHNIQUES,
+        )
+    finally:
+        torch.set_num_threads(threads)
+    rows = pd.DataFrame(committed.choices)
+    rows = rows[(rows["reading"] == "published") & (rows["split_seed"] == part.seed)]
+    for i, config in enumerate(chunk):
+        columns = {name: values[i] for name, values in result.columns.items()}
+        own = rows[(rows["technique"] == config.technique) & (rows["seed"] == config.seed)]
+        if TECHNIQUES[config.technique].grouped:
+            own = own[own["rho"] == config.rho]
+        if TECHNIQUES[config.technique].added:
+            own = own[own["lam"] == config.lam]
+        assert len(own) == 6  # four objectives, two of them with temperatures too
+        for _, row in own.iterrows():
+            how = "_group" if row["calibration"] == "group" else ""
+            if row["objective"] == "accuracy":
+                scores = 1.0 - columns["test_accuracy"]
+            else:
+                scores = columns[f"test{how}_{oracle.METRIC[row['objective']]}"]
+                # stored in 32 bits, which may make equals of two
+                scores = scores.astype(np.float32)
+            best = np.where(np.isnan(scores), np.inf, scores).argmin()
+            assert row["epoch"] == best + 1
+            assert row["score"] == pytest.approx(scores[best], rel=1e-6, abs=1e-6)
+            for metric in oracle.READ:
+                plain = metric in ("accuracy", "pe_deterministic", "dead")
+                value = columns[f"test{'' if plain else how}_{metric}"][best]
+                near = pytest.approx(value, rel=1e-6, abs=1e-6, nan_ok=True)
+                assert row[f"test_{metric}"] == near
+
+
+def test_the_check_of_committed_rows(digest, monkeypatch):
+    """The same check, on the small sweep."""
+    monkeypatch.setattr(PLAN, "RUNS", 12)
+    for part in SWEEP.parts(load("german"), TECHNIQUES)[:2]:
+        check_first_chunk(digest, part, load("german"))
