@@ -84,6 +84,7 @@ class Raw:
 
     def _medians(self, part, splits, controls, measured_on):
         rows = [row for s in splits for run in self.own("ce", s, controls) for row in run]
+        rows = [row for row in rows if not isnan(row["test_pe"])]
         best = self.best_accuracy(part, splits)
         some = [row for row in rows if self.within(row, part, best)] or rows
         on = measured_on or part
@@ -93,8 +94,9 @@ class Raw:
         """What is minimised, or None where an epoch cannot be chosen."""
         if reading == "published":
             if objective == "accuracy":
-                return 1.0 - row["test_accuracy"]
-            value = measured(row, "test", METRIC[objective], calibration)
+                value = 1.0 - row["test_accuracy"]
+            else:
+                value = measured(row, "test", METRIC[objective], calibration)
             return inf if isnan(value) else value
         if not self.within(row, "val", self.best_accuracy("val", [split])):
             return None

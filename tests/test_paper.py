@@ -6,12 +6,16 @@ import json
 import math
 import os
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute
 import pytest
 import torch
+from pyarrow import parquet
 
 import oracle_paper as oracle
 from equipoise.datasets import load
@@ -21,12 +25,14 @@ from equipoise.newton import Problem
 from equipoise.paper import grids
 from equipoise.paper.digest import Digest, _processor
 from equipoise.paper.published import published
+from equipoise.paper.render import as_csv
 from equipoise.paper.reproduce import reproduce_dataset
 from equipoise.paper.results import main_tables, more_tables
 from equipoise.paper.scaling import by_recipe
 from equipoise.paper.snippet import TECHNIQUES
 from equipoise.recipe import paper_temperatures
 from equipoise.sweep import Sweep
+from equipoise.sweep.store import encode
 
 ROOT = Path(__file__).parents[1]
 TEX = ROOT.parent / "shared" / "paper" / "towards-fair-and-calibrated-models.tex"
@@ -334,8 +340,12 @@ def test_recipe_starts_from_the_usual_run(digest, raw):
 
 def test_recipe_leaves_the_threads_as_they_are():
     threads = torch.get_num_threads()
-    by_recipe(load("german"), dataclasses.replace(SWEEP, epochs=1), 0)
-    assert torch.get_num_threads() == threads
+    try:
+        torch.set_num_threads(2)
+        by_recipe(load("german"), dataclasses.replace(SWEEP, epochs=1), 0)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
 
 
 # --- the digest -------------------------------------------------------------------------------
@@ -346,6 +356,37 @@ def name_of(rho, lam):
 
 
 def test_choices(digest, raw):
+    check_choices(digest, raw)
+
+
+def test_choices_where_runs_diverged(store, tmp_path):
+    """One run is not a number from the fourth epoch on, another never is one."""
+    folder = shutil.copytree(store[0], tmp_path / "german")
+    for path in folder.glob("*.parquet"):
+        table = parquet.read_table(path)
+        frame = table.to_pandas()
+        last = frame["seed"] == frame["seed"].max()
+        gone = (frame["technique"] == "ce") & last & (frame["epoch"] > 3)
+        gone |= (frame["technique"] == "mmce") & (frame["rho"] == 0.8) & (frame["lam"] == 1.0)
+        columns = {}
+        for name in table.column_names:
+            values = table[name]
+            if name.startswith(("val_", "test_", "temperature")):
+                values = pa.array(values.to_numpy().copy())
+                values = pa.compute.if_else(pa.array(gone), pa.scalar(np.nan, values.type), values)
+            elif name == "diverged":
+                values = pa.array(gone)
+            columns[name] = values
+        key = table.schema.metadata[b"equipoise.key"].decode()
+        path.write_bytes(encode(pa.table(columns), key))
+    digest = finish(folder)
+    check_choices(digest, oracle.Raw(folder, SWEEP.techniques))
+    assert digest.facts["diverged"] == 3 + 3
+    for table in everything([digest]):
+        as_csv(table)
+
+
+def check_choices(digest, raw):
     table, got = digest.choices, {}
     for i in range(len(table["epoch"])):
         row = {name: values[i] for name, values in table.items()}

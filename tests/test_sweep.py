@@ -355,7 +355,7 @@ def test_a_part_of_another_name_is_not_believed(original, copy):
 
 def test_a_part_that_another_process_has_repaired_stays(copy, monkeypatch, made):
     answers = iter([True, False, False])  # damaged at the first look, sound once it is ours
-    monkeypatch.setattr(STORE, "_damaged", lambda *_: next(answers, False))
+    monkeypatch.setattr(STORE, "is_damaged", lambda *_: next(answers, False))
     run(plan(SWEEP, copy, DATA)[1], progress=False)
     assert made == []
     assert others(copy) == []

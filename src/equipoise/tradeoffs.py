@@ -209,10 +209,10 @@ def interval(values: Floats) -> tuple[float, float]:
     >>> [round(v, 3) for v in interval(np.array([1.0, 2.0, 3.0]))]
     [-0.484, 4.484]
     """
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     if len(values) < 2:
         return float("nan"), float("nan")
     with np.errstate(invalid="ignore"):
-        half = t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+        half = stdtrit(len(values) - 1, 0.975) * values.std(ddof=1) / np.sqrt(len(values))
         return float(values.mean() - half), float(values.mean() + half)

@@ -17,7 +17,7 @@ from equipoise.modelfile import replace_file
 from equipoise.newton import Problem
 from equipoise.recipe import paper_temperatures
 from equipoise.sweep import RunPart, Sweep, fingerprint
-from equipoise.sweep.store import _damaged, encode
+from equipoise.sweep.store import encode, is_damaged
 from equipoise.table import AuditTable
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def recipe_file(folder: str | os.PathLike[str], data: Dataset, sweep: Sweep, see
     """Return the file with the recipe's outcome for one seed, made where it cannot be read."""
     key = RunPart(sweep, seed, (_config(sweep, seed),), fingerprint(data)).key
     path = Path(folder) / "recipe" / f"{key}.parquet"
-    if not path.exists() or _damaged(path, key):
+    if not path.exists() or is_damaged(path, key):
         path.parent.mkdir(exist_ok=True)
         replace_file(path, encode(by_recipe(data, sweep, seed), key))
     return path

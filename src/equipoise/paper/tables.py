@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise import tradeoffs
 from equipoise.frontier import hypervolume
 from equipoise.paper.digest import Digest
 from equipoise.paper.published import NAMES, published, shown
@@ -581,9 +582,6 @@ def means(values: Floats) -> list[float]:
 
 def interval(values: Floats) -> tuple[float, float] | None:
     """Return the 95% interval of a mean, by Student's t; None of fewer than two values."""
-    from scipy.special import stdtrit
-
     if len(values) < 2 or not np.isfinite(values).all():
         return None
-    half = stdtrit(len(values) - 1, 0.975) * values.std(ddof=1) / np.sqrt(len(values))
-    return float(values.mean() - half), float(values.mean() + half)
+    return tradeoffs.interval(values)

@@ -125,10 +125,10 @@ class Store:
         found = []
         for key in keys:
             path = self.path(key)
-            while _damaged(path, key):
+            while is_damaged(path, key):
                 # looked at once more: another process may have set it aside, and made it again
                 with self.claim(key) as mine:
-                    if mine and _damaged(path, key):
+                    if mine and is_damaged(path, key):
                         with self._writing():
                             found.append(path.replace(path.with_suffix(".damaged")))
         return found
@@ -256,7 +256,7 @@ def versions(path: Path) -> dict[str, str]:
     return json.loads(metadata.get(b"equipoise.versions", b"{}"))  # type: ignore[no-any-return]
 
 
-def _damaged(path: Path, key: str) -> bool:
+def is_damaged(path: Path, key: str) -> bool:
     """Return whether a file cannot be read to its last page, or is not what its name says."""
     import pyarrow as pa
     from pyarrow import parquet
