@@ -1,7 +1,10 @@
-"""The audit: the figures of the plain functions, as mappings, as a frame and as text."""
+"""The audit: the figures of the plain functions, the evidence for them, parts, tables, JSON."""
 
 import functools
+import importlib
+import json
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -10,7 +13,9 @@ from sklearn.exceptions import UndefinedMetricWarning
 
 import equipoise
 from equipoise import metrics
-from equipoise.audit import AuditReport, AuditTable, audit
+from equipoise.audit import AuditReport, AuditTable, audit, report_of
+
+audit_module = importlib.import_module("equipoise.audit")
 
 FUNCTIONS = {
     "accuracy": metrics.accuracy,
@@ -91,79 +96,285 @@ def test_labels_say_what_the_columns_stand_for():
 
 
 @pytest.mark.parametrize("pairs", [False, True], ids=["one column", "two columns"])
-def test_frame(pairs):
+@pytest.mark.parametrize("intervals", [False, True])
+def test_frame(pairs, intervals):
     y, prob, groups, _ = sample()
     if pairs:
         groups = pd.DataFrame({"g": groups, "old": np.arange(len(y)) % 2 == 0})
-    report = audit(y, prob, sensitive_features=groups)
+    report = audit(y, prob, sensitive_features=groups, intervals=intervals)
     frame = report.to_frame()
     assert frame.index.name == "group"
     assert frame.index.tolist() == ["overall", *report.groups]
-    assert frame.columns.tolist() == ["rows", *FUNCTIONS]
+    ends = ("", "_low", "_high") if intervals else ("",)
+    assert frame.columns.tolist() == ["rows", *(f + e for f in FUNCTIONS for e in ends)]
     counts = report.table["rows"].tolist()
     assert frame["rows"].tolist() == [len(y), *counts]
     for (_, row), values in zip(
         frame.iterrows(), [report.overall, *report.groups.values()], strict=True
     ):
         assert row[list(FUNCTIONS)].to_dict() == values
+    if intervals:
+        for g, own in report.intervals.groups.items():
+            row = frame.iloc[1 + list(report.groups).index(g)]
+            assert (row["ece_low"], row["brier_high"]) == (own["ece"].low, own["brier"].high)
 
 
-def line_of(text, group):
-    (line,) = [one for one in text.splitlines() if one.split("  ")[0].strip() == group]
-    return line
+# --- what is added to the figures ------------------------------------------------------------
 
 
-def test_text_shows_every_group_with_its_figures():
-    y, prob, groups, _ = sample()
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rates_are_plain_means(weighted):
+    y, prob, groups, weight = sample()
+    weight = weight if weighted else np.ones(len(y))
+    report = audit(y, prob, sensitive_features=groups, sample_weight=weight if weighted else None)
+    decided = np.eye(3)[prob.argmax(1)]
+    for g in "xyz":
+        own = groups == g
+        for kind, values in (
+            ("labels", np.eye(3)[y]), ("stochastic", prob), ("deterministic", decided)
+        ):  # fmt: skip
+            expected = np.average(values[own], axis=0, weights=weight[own])
+            assert list(report.rates[g][kind]) == [0, 1, 2]
+            assert list(report.rates[g][kind].values()) == pytest.approx(expected.tolist())
+
+
+def test_evidence_belongs_to_the_figures():
+    y, prob, groups, _ = sample(2, 1200)
     report = audit(y, prob, sensitive_features=groups)
-    text = str(report)
-    assert repr(report) == text
-    shown = {"overall": (len(y), report.overall)}
-    shown |= {g: ((groups == g).sum(), values) for g, values in report.groups.items()}
-    for g, (count, values) in shown.items():
-        cells = line_of(text, g).split()
-        assert cells == [g, str(count), *(f"{v:.4f}" for v in values.values())]
-    for kind, value in report.proportional_equality.items():
-        assert f"{value:.4f} {kind}" in text
+    assert report.intervals.source == "rows"
+    assert report.intervals.level == report.level == 0.95
+    low, high = report.intervals.overall["accuracy"]
+    assert low < report.overall["accuracy"] < high
+    assert report.gaps.keys() == FUNCTIONS.keys()
+    accuracies = [values["accuracy"] for values in report.groups.values()]
+    assert report.gaps["accuracy"] == pytest.approx(max(accuracies) - min(accuracies))
+    assert report.verdict.rows == 1200
+    # labels and probabilities have nothing to do with each other
+    assert (report.verdict.word, report.verdict.direction) == ("miscalibrated", "over-confident")
+    assert list(report.verdicts) == list(report.groups)
+    assert [(c.group, c.other) for c in report.comparisons] == [("y", "x"), ("z", "x")]
+    for kind, verdict in report.pe_verdicts.items():
+        assert verdict.value == report.proportional_equality[kind]
+        assert verdict.interval == report.intervals.proportional_equality[kind]
+    narrow = audit(y, prob, sensitive_features=groups, level=0.5, tolerance=0.9)
+    assert (narrow.level, narrow.tolerance) == (0.5, 0.9)
+    assert narrow.verdict.word == "calibrated"
+    inner, outer = (r.intervals.overall["brier"] for r in (narrow, report))
+    assert outer.low < inner.low < inner.high < outer.high
+
+
+def test_intervals_follow_from_the_seed_or_are_left_out():
+    y, prob, groups, _ = sample(2)
+    one, two, other = (audit(y, prob, sensitive_features=groups, seed=s) for s in (0, 0, 1))
+    assert one.intervals == two.intervals
+    assert one.intervals != other.intervals
+    assert one.overall == other.overall
+    none = audit(y, prob, sensitive_features=groups, intervals=False)
+    assert none.intervals is None
+    assert none.pe_verdicts["stochastic"].interval is None
+    assert none.verdicts == one.verdicts
+
+
+def test_many_rows_have_intervals_from_cells(monkeypatch):
+    y, prob, groups, _ = sample(2)
+    monkeypatch.setattr(audit_module, "MOST_ROWS", 239)
+    assert audit(y, prob, sensitive_features=groups).intervals.source == "cells"
+    monkeypatch.setattr(audit_module, "MOST_ROWS", 240)
+    assert audit(y, prob, sensitive_features=groups).intervals.source == "rows"
+
+
+def test_a_report_of_added_tables_is_that_of_all_rows():
+    y, prob, groups, _ = sample(2)
+    tables = [
+        AuditTable.from_arrays(y[rows], prob[rows], sensitive_features=groups[rows])
+        for rows in (slice(0, 100), slice(100, None))
+    ]
+    rates = metrics.group_base_rates(y, sensitive_features=groups)
+    found = report_of(tables[0] + tables[1], base_rates=rates, reference_group="z", dropped=3)
+    whole = audit(y, prob, sensitive_features=groups, base_rates=rates, reference_group="z")
+    assert found.table == whole.table
+    assert found.dropped == 3
+    assert found.intervals.source == "cells"
+    for name in ("overall", "groups", "proportional_equality", "gaps", "rates", "verdict",
+                 "verdicts", "comparisons"):  # fmt: skip
+        assert getattr(found, name) == getattr(whole, name)
+    assert not found.own_rates
+    given = report_of(whole.table, intervals=whole.intervals)
+    assert given.intervals is whole.intervals
+    assert report_of(whole.table, intervals=None).intervals is None
+
+
+def test_a_table_with_some_parts_only_is_refused():
+    table = AuditTable.from_arrays([0, 1], [0.2, 0.7], parts=("bins",))
+    with pytest.raises(ValueError, match=r"lacks the parts \['classwise', 'hits', .*all parts"):
+        report_of(table)
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("change", "match"),
     [
-        "[red]x[/red]",
-        "[/]",
-        "<script>",
-        "<b>bold</b>",
-        "a\\",
-        ":smile:",
-        "African-American, Female, 25 - 45",
-        "é 漢字",
-        "overall",
+        ({"level": 95}, "level must be within 0..1, such as 0.95, got 95"),
+        ({"level": 1.0}, "level must be"),
+        ({"tolerance": 0}, "tolerance must be an ECE within 0..1"),
+        ({"tolerance": float("nan")}, "tolerance"),
     ],
 )
-def test_names_of_groups_are_shown_literally(name):
+def test_levels_are_checked_first(change, match):
+    with pytest.raises(ValueError, match=match):
+        audit(None, None, sensitive_features=None, **change)
+    with pytest.raises(ValueError, match=match):
+        report_of(AuditTable.from_arrays([0, 1], [0.2, 0.7]), **change)
+
+
+# --- parts of the rows -----------------------------------------------------------------------
+
+
+def test_parts_are_reports_of_their_own_rows():
+    y, prob, groups, weight = sample()
+    month = np.arange(len(y)) % 4
+    rates = metrics.group_base_rates(y, sensitive_features=groups)
+    options = {"base_rates": rates, "reference_group": "y", "n_bins": 7}
+    report = audit(y, prob, sensitive_features=groups, by=month, **options)
+    plain = audit(y, prob, sensitive_features=groups, **options)
+    assert (report.overall, report.verdicts) == (plain.overall, plain.verdicts)
+    assert list(report.by) == [(0,), (1,), (2,), (3,)]
+    for (i,), part in report.by.items():
+        own = month == i
+        alone = audit(y[own], prob[own], sensitive_features=groups[own], labels=[0, 1, 2],
+                      **options)  # fmt: skip
+        assert part.table == alone.table
+        assert part.groups == alone.groups
+        assert part.proportional_equality == alone.proportional_equality
+        assert part.intervals == alone.intervals
+        assert not part.by
+    frame = pd.DataFrame({"m": month, "old": month > 1})
+    several = audit(y, prob, sensitive_features=frame, sample_weight=weight, by=frame)
+    assert list(several.by) == [(0, False), (1, False), (2, True), (3, True)]
+    assert list(several.by[2, True].groups) == [(2, True)]
+
+
+def test_parts_without_the_reference_group_have_no_proportional_equality():
     y, prob, groups, _ = sample()
-    groups = np.where(groups == "x", name, groups)
-    text = str(audit(y, prob, sensitive_features=groups))
-    assert sum(f" {name} " in line for line in text.splitlines()) == 1 + (name == "overall")
+    part = np.where((groups != "x") & (np.arange(len(y)) % 2 == 0), "without", "with")
+    report = audit(y, prob, sensitive_features=groups, by=part)
+    assert not math.isnan(report.by["with",].proportional_equality["stochastic"])
+    without = report.by["without",]
+    assert list(without.groups) == ["y", "z"]
+    assert all(math.isnan(v) for v in without.proportional_equality.values())
+    assert without.pe_verdicts["stochastic"].word == "undefined"
+    assert "group x, which the others are compared with, has no rows" in str(without)
+    assert without.comparisons == ()
+    json.dumps(without.to_dict(), allow_nan=False)
+    every = audit(y, prob, sensitive_features=groups, by=part, reference_group="all")
+    assert not math.isnan(every.by["without",].proportional_equality["stochastic"])
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
-def test_many_groups_are_all_shown():
-    y, prob, *_ = sample()
-    groups = np.arange(len(y)) % 60
-    text = str(audit(y, prob, sensitive_features=groups, reference_group=5))
-    for g in range(60):
-        line_of(text, str(g))
+def test_parts_whose_figures_are_undefined_do_not_warn():
+    # in the second part no row of group a is of class 1
+    y, group = [0, 1, 0, 1, 0, 0, 0, 1], list("aabbaabb")
+    prob = [0.2, 0.6, 0.4, 0.8, 0.1, 0.2, 0.3, 0.7]
+    report = audit(y, prob, sensitive_features=group, by=[1, 1, 1, 1, 2, 2, 2, 2])
+    assert report.by[2,].proportional_equality["stochastic"] == math.inf
 
 
-def test_several_columns_are_shown_joined():
-    y, prob, groups, _ = sample()
-    pairs = list(zip(groups, np.arange(len(y)) % 2, strict=True))
-    text = str(audit(y, prob, sensitive_features=pairs))
-    for g in "xyz":
-        for number in (0, 1):
-            line_of(text, f"{g}, {number}")
+def test_missing_values_are_left_out_and_counted():
+    y, prob, groups, weight = sample(2)
+    y, prob, groups = y.astype(object), prob.copy(), groups.astype(object)
+    part = (np.arange(len(y)) % 2).astype(object)
+    y[3], prob[5, 0], groups[7], groups[3], part[11] = None, np.nan, None, None, None
+    with pytest.raises(ValueError, match="missing value"):
+        audit(y, prob, sensitive_features=groups)
+    keep = np.setdiff1d(np.arange(len(y)), [3, 5, 7, 11])
+    options = {"sample_weight": weight, "y_pred": y}
+    report = audit(y, prob, sensitive_features=groups, by=part, drop_missing=True, **options)
+    assert report.dropped == 4
+    whole = audit(y[keep], prob[keep], sensitive_features=groups[keep],
+                  sample_weight=weight[keep], y_pred=y[keep])  # fmt: skip
+    assert report.table == whole.table
+    assert list(report.by) == [(0,), (1,)]
+    assert "4 rows left out" in str(report)
+    assert report.to_dict()["dropped"] == 4
+    with pytest.raises(ValueError, match="each of the 2 rows has a missing value"):
+        audit([None, 1], [0.5, None], sensitive_features=["a", "b"], drop_missing=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"by": [1, 2]}, "by, column 0 has 2 rows, but y_prob has 240"),
+        ({"by": [None] + [1] * 239}, "by has 1 missing value"),
+        ({"by": np.ones(240), "sensitive_features": [1, 2]}, "column 0 has 2 rows, but y_prob"),
+    ],
+)
+def test_mistakes_in_parts_are_named(change, match):
+    y, prob, groups, _ = sample(2)
+    with pytest.raises(ValueError, match=match):
+        audit(**{"y_true": y, "y_prob": prob, "sensitive_features": groups, **change})
+
+
+# --- tables of their own ---------------------------------------------------------------------
+
+
+def columns_of(y, prob, groups):
+    return pd.DataFrame({"label": y, **{f"p{k}": prob[:, k] for k in range(prob.shape[1])},
+                         "who": groups, "age": np.arange(len(y)) % 2})  # fmt: skip
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_frame_has_the_figures_of_its_columns(classes):
+    y, prob, groups, _ = sample(classes)
+    frame = columns_of(y, prob, groups)
+    names = [f"p{k}" for k in range(classes)]
+    found = audit("label", names, sensitive_features="who", data=frame)
+    plain = audit(y, prob, sensitive_features=groups)
+    assert found.table == plain.table
+    assert found.overall == plain.overall
+    assert found.verdicts == plain.verdicts
+    assert found.intervals.source == "cells"
+    assert not found.by
+    split = audit("label", names, sensitive_features=["who", "age"], by="age", data=frame)
+    assert list(split.by) == [(0,), (1,)]
+    other = audit(y, prob, sensitive_features=frame[["who", "age"]], by=frame["age"])
+    assert split.table == other.table
+    assert split.by[1,].groups == other.by[1,].groups
+
+
+def test_a_file_has_the_figures_of_its_columns(tmp_path):
+    y, prob, groups, _ = sample(2)
+    frame = columns_of(y, prob, groups)
+    frame["decision"] = 1 - frame["label"]
+    frame.to_parquet(tmp_path / "p.parquet")
+    for source in (tmp_path / "p.parquet", str(tmp_path / "*.parquet"), tmp_path):
+        found = audit(
+            "label", "p1", sensitive_features="who", y_pred="decision", data=source,
+            intervals=False, labels=[0, 1],
+        )  # fmt: skip
+        plain = audit(y, prob[:, 1], sensitive_features=groups, y_pred=1 - y)
+        assert found.table == plain.table
+        assert found.intervals is None
+        assert found.overall["accuracy"] == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"y_true": [0, 1]}, "with data=, y_true is the name of a column, got list"),
+        ({"y_prob": np.ones(3)}, "y_prob is the name of a column or a list of names, got ndarray"),
+        ({"sensitive_features": None}, "sensitive_features is the name of"),
+        ({"by": 3}, "by is the name of a column or a list of names, got int"),
+        ({"y_pred": ["a"]}, "y_pred is the name of a column, got list"),
+        ({"sample_weight": [1]}, "sample_weight does not go with data=; pass the columns as"),
+        ({"data": None}, "'label' is the name of a column; pass data= with its table too"),
+    ],
+)
+def test_mistakes_with_tables_are_named(change, match):
+    frame = columns_of(*sample(2)[:3])
+    arguments = {"y_true": "label", "y_prob": "p1", "sensitive_features": "who", "data": frame}
+    with pytest.raises((TypeError, ValueError), match=re.escape(match)):
+        audit(**{**arguments, **change})
+
+
+# --- figures that are not there --------------------------------------------------------------
 
 
 def test_one_group_has_no_proportional_equality():
@@ -172,7 +383,10 @@ def test_one_group_has_no_proportional_equality():
     assert report.proportional_equality.keys() == {"stochastic", "deterministic"}
     assert all(math.isnan(v) for v in report.proportional_equality.values())
     assert report.groups["only"] == report.overall
-    assert "nan stochastic" in str(report)
+    assert report.gaps == {}
+    assert report.comparisons == ()
+    assert {v.word for v in report.pe_verdicts.values()} == {"undefined"}
+    assert report.verdicts["only"].word == report.verdict.word
 
 
 def test_infinite_proportional_equality_warns_and_is_shown():
@@ -183,6 +397,68 @@ def test_infinite_proportional_equality_warns_and_is_shown():
     assert [w.filename for w in caught] == [__file__]
 
 
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_one_row_or_a_few_have_a_report(n):
+    report = audit([1, 0, 1][:n], [0.9, 0.3, 1.0][:n], sensitive_features=list("aab")[:n],
+                   labels=[0, 1])  # fmt: skip
+    assert report.verdict.word == "not enough evidence"
+    assert report.verdict.rows == n
+    json.dumps(report.to_dict(), allow_nan=False)
+    assert "nan" not in str(report)
+
+
 def test_the_names_are_there_from_the_package():
     assert equipoise.AuditTable is AuditTable
     assert equipoise.AuditReport is AuditReport
+
+
+# --- as plain values -------------------------------------------------------------------------
+
+
+def finite(values):
+    """Return whether there is neither nan nor infinity anywhere in plain values."""
+    if isinstance(values, dict):
+        return all(isinstance(k, str) and finite(v) for k, v in values.items())
+    if isinstance(values, list):
+        return all(map(finite, values))
+    return values is None or isinstance(values, bool | int | str) or math.isfinite(values)
+
+
+def test_plain_values_are_strict_json():
+    y, prob, groups, _ = sample()
+    pairs = pd.DataFrame({"g": groups, "old": np.arange(len(y)) % 2 == 0})
+    report = audit(y, prob, sensitive_features=pairs, by=np.arange(len(y)) % 2)
+    found = report.to_dict()
+    assert finite(found)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert found["format"] == "equipoise.AuditReport/1"
+    assert AuditTable.from_dict(found["table"]) == report.table
+    assert (found["rows"], found["level"], found["tolerance"]) == (240, 0.95, 0.05)
+    assert found["overall"]["ece"]["value"] == report.overall["ece"]
+    for own in found["groups"]:
+        g = tuple(own["group"])
+        assert own["metrics"]["brier"]["interval"] == list(report.intervals.groups[g]["brier"])
+        assert own["verdict"]["word"] == report.verdicts[g].word
+        assert own["rates"]["labels"][1]["label"] == 1
+        assert own["rates"]["labels"][1]["value"] == report.rates[g]["labels"][1]
+    assert found["gaps"]["accuracy"]["interval"] == list(report.intervals.gaps["accuracy"])
+    assert (
+        found["proportional_equality"]["stochastic"]["value"]
+        == (report.proportional_equality["stochastic"])
+    )
+    assert [c["p_value"] for c in found["comparisons"]] == [c.p_value for c in report.comparisons]
+    assert [part["key"] for part in found["by"]] == [[0], [1]]
+    assert AuditTable.from_dict(found["by"][0]["report"]["table"]) == report.by[0,].table
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
+def test_plain_values_of_undefined_and_infinite_figures():
+    report = audit([0, 1, 0, 1], [0.1, 0.0, 0.3, 0.7], sensitive_features=list("aabb"))
+    found = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+    assert found["groups"][0]["metrics"]["log_loss"]["value"] == "inf"
+    assert found["proportional_equality"]["deterministic"]["value"] == "inf"
+    alone = audit([0, 1], [0.1, 0.7], sensitive_features=list("aa"), intervals=False)
+    found = json.loads(json.dumps(alone.to_dict(), allow_nan=False))
+    assert found["proportional_equality"]["stochastic"]["value"] is None
+    assert found["intervals"] is None
+    assert found["overall"]["ece"]["interval"] is None

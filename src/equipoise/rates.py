@@ -186,8 +186,8 @@ def proportional_equality_of(
         raise ValueError(
             f"proportional equality compares groups, but the only one here is {table.groups[0]!r}"
         )
-    data, pairs = _data_rates(table, rates), _pairs(table.groups, reference_group)
-    first, second = _rate_ratios(table, data, pairs, kind, form)
+    data, pairs = data_rates(table, rates), pairs_of(table.groups, reference_group)
+    first, second = rate_ratios(table, data, pairs, kind, form)
     for (g, ref), a, b in zip(pairs, first, second, strict=True):
         for k in np.flatnonzero(~np.isfinite(a) | ~np.isfinite(b)):
             where = (
@@ -215,13 +215,13 @@ def stacked_proportional_equality(
 
     `rates` (group, class) are those of the labels; the first group is the reference.
     """
-    pairs = _pairs(table.groups, None)
+    pairs = pairs_of(table.groups, None)
     if not pairs:  # one group has nothing to be compared with
         return np.full(len(table["weight"]), np.nan)
-    return _largest_gap(*_rate_ratios(table, rates, pairs, kind, form))
+    return _largest_gap(*rate_ratios(table, rates, pairs, kind, form))
 
 
-def _rate_ratios(
+def rate_ratios(
     table: AuditTable, data: Floats, pairs: list[tuple[int, int]], kind: str, form: str
 ) -> tuple[Floats, Floats]:
     """Return the two ratios that PE compares, each (..., pair, class)."""
@@ -243,9 +243,10 @@ def _largest_gap(first: Floats, second: Floats) -> Floats:
     return np.asarray(np.fmax.reduce(gap, axis=(-2, -1)))
 
 
-def _data_rates(
+def data_rates(
     table: AuditTable, rates: Mapping[Hashable, Mapping[Hashable, float]] | None
 ) -> Floats:
+    """Return the rates (group, class) that a table is measured against: those given, or its own."""
     if rates is None:
         return ratio(table["labels"], table["weight"][:, None])
     if set(rates) != set(table.groups):
@@ -271,7 +272,8 @@ def _data_rates(
     return values
 
 
-def _pairs(groups: tuple[Hashable, ...], reference: Any) -> list[tuple[int, int]]:
+def pairs_of(groups: tuple[Hashable, ...], reference: Any) -> list[tuple[int, int]]:
+    """Return the positions of each group to be compared and of the group it is compared with."""
     index = {g: i for i, g in enumerate(groups)}
     if isinstance(reference, str) and reference == "all" and "all" not in index:
         return list(permutations(range(len(groups)), 2))

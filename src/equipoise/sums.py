@@ -26,36 +26,47 @@ ROWS = 1 << 14
 """Rows looked at together at most: arrays over 128 kB would come from fresh pages every time."""
 
 FLUSH = 64
-"""Slices summed in int64 before they go to Python integers: 64 * ROWS * 745 * 2**32 < 2**63"""
+"""Slices summed in int64 before they go to Python integers: 64 * ROWS * 745 * 2**32 < 2**63.
+
+745 is the largest -log p of a float64; its square has the unit 2**16.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
 class Sum:
-    """One of the sums of the table: its axes after the group, its part, whether fixed point."""
+    """One of the sums of the table: its axes after the group, its part, how many make one."""
 
     axes: str
     part: str
-    fixed: bool = False
+    unit: int = 1
+
+    @property
+    def fixed(self) -> bool:
+        """Whether values enter in fixed point."""
+        return self.unit > 1
 
 
 SUMS: Mapping[str, Sum] = {
     "rows": Sum("", "rows"),  # number of rows, never weighted
     "weight": Sum("", "rows"),  # weight of those rows
     "labels": Sum("k", "labels"),  # 1[y = k]
-    "probability": Sum("k", "rates", fixed=True),  # p_k
+    "probability": Sum("k", "rates", UNIT),  # p_k
     "predictions": Sum("k", "decisions"),  # 1[prediction = k]
     "hits": Sum("k", "hits"),  # 1[prediction = y = k]
     "bin_count": Sum("b", "bins"),  # 1[confidence in b]
     "bin_correct": Sum("b", "bins"),  # 1[argmax = y]
-    "bin_confidence": Sum("b", "bins", fixed=True),  # max_k p_k
+    "bin_confidence": Sum("b", "bins", UNIT),  # max_k p_k
     "bin_count2": Sum("b", "spread"),  # weight**2
-    "bin_gap2": Sum("b", "spread", fixed=True),  # (weight * (correct - confidence))**2
+    "bin_gap2": Sum("b", "spread", UNIT),  # (weight * (correct - confidence))**2
     "class_count": Sum("kb", "classwise"),  # 1[p_k in b]
     "class_correct": Sum("kb", "classwise"),  # 1[y = k]
-    "class_probability": Sum("kb", "classwise", fixed=True),  # p_k
-    "squared_error": Sum("k", "scores", fixed=True),  # (p_k - 1[y = k])**2
-    "log_loss": Sum("", "scores", fixed=True),  # -log p_y where p_y > 0
+    "class_probability": Sum("kb", "classwise", UNIT),  # p_k
+    "squared_error": Sum("k", "scores", UNIT),  # (p_k - 1[y = k])**2
+    "log_loss": Sum("", "scores", UNIT),  # -log p_y where p_y > 0
     "impossible": Sum("", "scores"),  # 1[p_y = 0]
+    "own_probability": Sum("k", "moments", UNIT),  # p_k where y = k
+    "brier2": Sum("", "moments", UNIT),  # (weight * sum_k (p_k - 1[y = k])**2)**2
+    "log_loss2": Sum("", "moments", 2**16),  # (weight * log p_y)**2 where p_y > 0
 }
 
 PARTS = frozenset(s.part for s in SUMS.values())
@@ -77,9 +88,9 @@ def zeros(name: str, shape: tuple[int, ...], *, weighted: bool) -> Array:
     return np.full(shape, 0, dtype=object) if exact else np.zeros(shape)
 
 
-def to_fixed(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return floor(v * 2**32 + 0.5), still as float64."""
-    out = values * float(UNIT)
+def to_fixed(values: NDArray[np.float64], unit: int = UNIT) -> NDArray[np.float64]:
+    """Return floor(v * unit + 0.5), still as float64."""
+    out = values * float(unit)
     out += 0.5
     return np.floor(out, out=out)
 
@@ -160,7 +171,7 @@ class Fill:
                 self._put("hits", own[hit], None if weight is None else weight[hit])
             if "bins" in self.parts:
                 self._bins(confidence, top == y, g, weight)
-            if "scores" in self.parts:
+            if self.parts & {"scores", "moments"}:
                 self._scores(prob, y, g, weight)
             if "classwise" in self.parts:
                 self._classwise(prob, y, g, weight)
@@ -193,11 +204,21 @@ class Fill:
         own = prob[y, rows]
         squares = prob * prob
         squares[y, rows] = (own - 1.0) ** 2
-        self._put("squared_error", self._each_class(g), weight, squares)
         zero = own == 0.0
-        own[zero] = 1.0
-        self._put("log_loss", g, weight, -np.log(own))
-        self._put("impossible", g[zero], None if weight is None else weight[zero])
+        loss = -np.log(np.where(zero, 1.0, own))
+        if "scores" in self.parts:
+            self._put("squared_error", self._each_class(g), weight, squares)
+            self._put("log_loss", g, weight, loss)
+            self._put("impossible", g[zero], None if weight is None else weight[zero])
+        if "moments" in self.parts:
+            weight2 = None if weight is None else weight * weight
+            # class after class: NumPy's own sum may pair them up, and databases do not
+            total = squares[0]
+            for more in squares[1:]:
+                total = total + more
+            self._put("own_probability", g * self.k + y, weight, own)
+            self._put("brier2", g, weight2, total * total)
+            self._put("log_loss2", g, weight2, loss * loss)
 
     def _classwise(
         self, prob: Array, y: Array, g: Array, weight: NDArray[np.float64] | None
@@ -222,7 +243,7 @@ class Fill:
             values = values if weight is None else weight * values
             self._add(name, np.bincount(cell, values.ravel(), size))
         else:
-            self._add(name, _sum_exactly(cell, to_fixed(values.ravel()), size))
+            self._add(name, _sum_exactly(cell, to_fixed(values.ravel(), SUMS[name].unit), size))
 
     def _add(self, name: str, sums: Array) -> None:
         into = self.recent[name].reshape(-1)

@@ -34,7 +34,6 @@ from equipoise.sums import (
     PARTS,
     ROWS,
     SUMS,
-    UNIT,
     UNLABELLED,
     Array,
     Fill,
@@ -177,7 +176,7 @@ class AuditTable:
         if name not in self.sums:
             raise KeyError(f"{name!r} was not summed; the table holds {sorted(self.sums)}")
         values = self.sums[name].astype(np.float64)
-        return values / UNIT if SUMS[name].fixed and not self.weighted else values
+        return values if self.weighted else values / SUMS[name].unit
 
     def pooled(self) -> AuditTable:
         """Return the table of all groups together, as one group named None."""

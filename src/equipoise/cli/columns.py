@@ -1,16 +1,9 @@
-"""The columns of a file of predictions: groups and labels in a common form, and probabilities.
-
-A group or label is matched by its text in one common form, so that 1, 1.0 and "1" are the same
-whether a file is CSV or Parquet, and True, "True" and "true" are; "01" is a name of its own.
-"""
+"""The columns of a file of predictions: groups and labels in a common form, and probabilities."""
 
 from __future__ import annotations
 
-import datetime
-import decimal
 import math
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,12 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from equipoise.datasets.source import MISSING
 from equipoise.inputs import ROW_SUM_TOLERANCE
+from equipoise.texts import MISSING, text_of, typed
 
-# 18 digits are surely a number of 64 bits; more, or a leading zero, are a name
-_INTEGER = re.compile(r"[+-]?(0|[1-9]\d{0,17})")
-_NUMBER = re.compile(r"[+-]?((0|[1-9]\d{0,17})(\.\d*)?|\.\d+)(e[+-]?\d{1,2})?", re.IGNORECASE)
+__all__ = ["Codes", "Faults", "Floats", "Texts", "distinct", "probabilities", "text_of", "typed"]
 
 Floats = NDArray[np.floating[Any]]
 Codes = NDArray[np.int64]
@@ -31,43 +22,6 @@ Texts = tuple[str | None, ...]
 
 
 # --- values ----------------------------------------------------------------------------------
-
-
-def text_of(value: Any) -> str | None:
-    """Return a group's or label's text in the form that all files have in common; None: missing.
-
-    >>> [text_of(v) for v in (1, 1.0, " 1.00", "01", True, "TRUE", 0.5, "Ann ", None)]
-    ['1', '1', '1', '01', 'true', 'true', '0.5', 'Ann', None]
-    """
-    if isinstance(value, str):
-        text = value.strip()
-        if text.lower() in ("true", "false"):
-            return text.lower()
-        if not _NUMBER.fullmatch(text):
-            return text
-        value = int(text) if _INTEGER.fullmatch(text) else float(text)
-    if value is None or value != value:
-        return None
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, decimal.Decimal):
-        value = float(value)
-    if isinstance(value, float) and abs(value) < 1e18 and value.is_integer():
-        value = int(value)
-    if isinstance(value, int | float):
-        return str(value)
-    what = "dates" if isinstance(value, datetime.date) else type(value).__name__
-    raise TypeError(f"holds {what}; groups and labels are text, numbers or truth values")
-
-
-def typed(texts: Iterable[str]) -> dict[str, Any]:
-    """Return the value of each text of a column: numbers if all are, truth values, or the text."""
-    known = list(texts)
-    if all(_NUMBER.fullmatch(t) for t in known):
-        return {t: int(t) if _INTEGER.fullmatch(t) else float(t) for t in known}
-    if set(known) <= {"true", "false"}:
-        return {t: t == "true" for t in known}
-    return {t: t for t in known}
 
 
 def distinct(

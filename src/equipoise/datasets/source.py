@@ -7,7 +7,6 @@ installed: a column is numbers if all its values are, else true and false, else 
 from __future__ import annotations
 
 import csv
-import difflib
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -20,8 +19,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null"})
-"""What a CSV file has where a value is missing."""
+from equipoise.texts import MISSING, check_column
 
 # a leading zero makes it a code, not a number: 01234 is not 1234
 _NUMBER = re.compile(
@@ -45,11 +43,7 @@ class Source:
 
     def check(self, name: str) -> None:
         """Raise if there is no such column, and name the nearest."""
-        if name not in self.names:
-            near = difflib.get_close_matches(name, self.names, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            shown = ", ".join(self.names[:20]) + (", ..." if len(self.names) > 20 else "")
-            raise ValueError(f"there is no column {name!r}; {hint}there are {shown}")
+        check_column(name, self.names)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         self.check(name)

@@ -1,0 +1,321 @@
+"""Audit tables from files: CSV and Parquet, by DuckDB and by polars, whole and damaged."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from equipoise.files import opened, reading
+from equipoise.pushdown import Columns, fill, rates_of
+from equipoise.table import AuditTable
+from equipoise.texts import check_column, match
+
+COLUMNS = Columns("y", "p", "g")
+
+
+@pytest.fixture(params=["duckdb", "polars"])
+def engine(request):
+    return request.param
+
+
+def predictions(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "y": rng.integers(0, 2, n),
+            "p": np.where(rng.random(n) < 0.2, rng.integers(0, 16, n) / 15, rng.random(n)),
+            "g": np.array(["a, b", "<script>", 'x\n"y"', "it's", "01"])[rng.integers(0, 5, n)],
+            "age": rng.integers(18, 20, n),
+            "flag": rng.random(n) < 0.5,
+            "score": rng.integers(0, 3, n) / 2,
+        }
+    )
+
+
+def written(frame, folder, name="data"):
+    """Write a frame both ways."""
+    frame.to_csv(folder / f"{name}.csv", index=False)
+    frame.to_parquet(folder / f"{name}.parquet")
+    return folder / f"{name}.csv", folder / f"{name}.parquet"
+
+
+def test_csv_and_parquet_give_the_table_of_the_arrays(tmp_path, engine):
+    frame = predictions()
+    want = AuditTable.from_arrays(frame["y"], frame["p"], sensitive_features=frame["g"])
+    for path in written(frame, tmp_path):
+        for name in (path, str(path), [path]):
+            got = fill(name, COLUMNS, engine=engine).tables[()]
+            np.testing.assert_allclose(got["log_loss"], want["log_loss"], rtol=1e-9)
+            np.testing.assert_allclose(got["log_loss2"], want["log_loss2"], rtol=1e-9)
+            sums = dict(got.sums) | {k: want.sums[k] for k in ("log_loss", "log_loss2")}
+            assert AuditTable(got.groups, got.labels, 15, False, sums) == want
+
+
+@pytest.mark.parametrize(
+    "group", [("age",), ("flag",), ("score",), ("g", "age"), ("flag", "score")]
+)
+def test_values_are_the_same_from_csv_and_parquet(tmp_path, engine, group):
+    columns = Columns("flag", "p", group, by=("age",), pred="flag")
+    csv, parquet = (fill(path, columns, engine=engine) for path in written(predictions(), tmp_path))
+    assert csv.tables.keys() == parquet.tables.keys() == {(18,), (19,)}
+    for by, table in csv.tables.items():
+        assert table == parquet.tables[by]
+        assert [type(g) for g in table.groups] == [type(g) for g in parquet.tables[by].groups]
+        assert table.labels == (False, True)
+
+
+def test_engines_give_equal_tables(tmp_path):
+    for path in written(predictions(), tmp_path):
+        duckdb, polars = (fill(path, COLUMNS, engine=e).tables[()] for e in ("duckdb", "polars"))
+        for name, sums in duckdb.sums.items():
+            if name not in ("log_loss", "log_loss2"):
+                assert sums.tolist() == polars.sums[name].tolist()
+
+
+def test_labels_of_a_csv_file_are_matched_by_text(tmp_path, engine):
+    path = tmp_path / "a.csv"
+    path.write_text("y,p,g\n 1,0.2,a\n1.0,0.5,a\n0,0.9,b \n")
+    for labels in (None, ["0", "1"], [0, 1], ["0.0", 1]):
+        table = fill(path, COLUMNS, labels=labels, engine=engine).tables[()]
+        assert table.labels == (0, 1)
+        assert table.groups == ("a", "b")
+        assert table["labels"].tolist() == [[0, 2], [1, 0]]
+    swapped = fill(path, COLUMNS, labels=["1", "0"], engine=engine).tables[()]
+    assert swapped.labels == (1, 0)
+
+
+def test_many_files(tmp_path, engine):
+    frame = predictions()
+    whole = fill(written(frame, tmp_path, "whole")[1], COLUMNS, engine=engine)
+    for kind in ("csv", "parquet"):
+        folder = tmp_path / kind / "inner"
+        folder.mkdir(parents=True)
+        for i in range(3):
+            csv, parquet = written(frame[i * 100 : i * 100 + 100], folder, f"part{i}")
+            (parquet if kind == "csv" else csv).unlink()
+        (folder / "_SUCCESS").touch()
+        (folder / ".hidden.csv").write_text("nothing")
+        parts = sorted(folder.glob(f"part*.{kind}"))
+        for data in (
+            folder,
+            folder.parent,
+            str(folder / f"*.{kind}"),
+            str(folder.parent / "**" / f"part*.{kind}"),
+            parts,
+            tuple(map(str, parts)),
+        ):
+            got = fill(data, COLUMNS, engine=engine)
+            assert {by: t == whole.tables[by] for by, t in got.tables.items()} == {(): True}
+
+
+def test_a_path_with_signs_that_globs_have(tmp_path, engine):
+    folder = tmp_path / "it's [1] *"
+    folder.mkdir()
+    for path in written(predictions(50), folder, "a b"):
+        assert fill(path, COLUMNS, engine=engine).tables[()]["rows"].sum() == 50
+
+
+@pytest.mark.parametrize("separator", [";", "\t", ","])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_separators_and_line_ends(tmp_path, engine, separator, line_end):
+    path = tmp_path / "a.csv"
+    rows = [("", "y", "p", "g, of; both"), ("0", "0", "0.25", '"k; l, m"'), ("1", "1", "0.5", "n")]
+    header = separator.join(f'"{v}"' if ", " in v else v for v in rows[0])
+    text = line_end.join([header, *(separator.join(row) for row in rows[1:])]) + line_end
+    path.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    table = fill(path, Columns("y", "p", "g, of; both"), engine=engine).tables[()]
+    assert table.groups == ("k; l, m", "n")
+    assert table["probability"].sum(0).tolist() == [1.25, 0.75]
+
+
+# --- missing values --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("missing", ["", "NA", " nan ", "?", "NULL", '""'])
+@pytest.mark.parametrize("column", ["y", "p", "g"])
+def test_missing_values_of_a_csv_file(tmp_path, engine, missing, column):
+    row = {"y": "1", "p": "0.5", "g": "b"} | {column: missing}
+    path = tmp_path / "a.csv"
+    path.write_text("y,p,g\n0,0.2,a\n1,0.7,b\n" + ",".join(row.values()) + "\n")
+    with pytest.raises(ValueError, match=f"column '{column}' has no value in 1 row of .*a.csv"):
+        fill(path, COLUMNS, engine=engine)
+    got = fill(path, COLUMNS, engine=engine, drop_missing=True)
+    assert (got.dropped, got.tables[()]["rows"].tolist()) == (1, [1.0, 1.0])
+
+
+def test_nan_and_null_in_parquet(tmp_path, engine):
+    # the limits that Parquet states leave out NaN, and DuckDB trusts them
+    path = tmp_path / "a.parquet"
+    p = [0.5] * 50 + [float("nan"), None] + [0.25] * 50
+    pq.write_table(pa.table({"y": [0, 1] * 51, "p": p, "g": [1.0, 2.0] * 51}), path)
+    with pytest.raises(ValueError, match=r"column 'p' has no value in 2 rows .*p nan.*p None"):
+        fill(path, COLUMNS, engine=engine)
+    assert fill(path, COLUMNS, engine=engine, drop_missing=True).dropped == 2
+
+
+# --- errors ----------------------------------------------------------------------------------
+
+
+def test_a_value_that_is_no_number(tmp_path, engine):
+    path = tmp_path / "a.csv"
+    path.write_text("y,p,g\n0,0.2,a\n1,high,b\n1,,b\n")
+    message = "column 'p' is not a number in 1 row of .*a.csv .*p 'high'"
+    with pytest.raises(ValueError, match=message):
+        fill(path, COLUMNS, engine=engine, drop_missing=True)
+
+
+@pytest.mark.parametrize("line", ["1,0.5", "1,0.5,b,extra"])
+def test_a_wrong_number_of_values(tmp_path, engine, line):
+    path = tmp_path / "a.csv"
+    path.write_text(f"y,p,g\n0,0.2,a\n1,0.7,b\n{line}\n")
+    with pytest.raises(ValueError, match=r"a.csv"):
+        fill(path, COLUMNS, engine=engine)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "a.csv is empty"),
+        (b"\n\n", "a.csv is empty"),
+        (b"y,p,g\n", "a.csv has no rows"),
+        (b"y,p,g", "a.csv has no rows"),
+        (b"y,p,p,g\n1,2,3,4\n", "a.csv has several columns named 'p'"),
+        (b"y,p,gr\n0,0.5,a\n", "there is no column 'g'; did you mean 'gr'"),
+        (b"\xff\xfe\x00\n", "a.csv is not UTF-8"),
+        (b"y,p,g\n0,0.5,\xff\n1,0.5,b\n", "a.csv"),
+        (b'y,p,g\n0,0.5,"open\n1,0.5,b\n', "a.csv"),
+        (b"y,p,g\n0,1e999,a\n1,0.5,b\n", "column 'p' is not"),
+        (b"y,p,g\n0,1.5,a\n1,0.5,b\n", r"column 'p' is not within 0\.\.1 in 1 row"),
+    ],
+)
+def test_csv_files_that_cannot_be_audited(tmp_path, engine, content, message):
+    path = tmp_path / "a.csv"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        fill(path, COLUMNS, engine=engine)
+
+
+def test_a_truncated_parquet_file(tmp_path, engine):
+    path = written(predictions(), tmp_path)[1]
+    content = path.read_bytes()
+    for size in (0, 3, 100, len(content) - 1):
+        path.write_bytes(content[:size])
+        with pytest.raises(ValueError, match=r"data.parquet cannot be read as Parquet.*cut short"):
+            fill(path, COLUMNS, engine=engine)
+
+
+def test_a_parquet_file_damaged_inside(tmp_path, engine):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_pandas(predictions()), path, compression="zstd")
+    content = bytearray(path.read_bytes())
+    content[10:3000] = b"\x99" * 2990
+    path.write_bytes(bytes(content))
+    with pytest.raises(ValueError, match=r"a.parquet cannot be read"):
+        fill(path, COLUMNS, engine=engine)
+
+
+def test_paths_that_lead_nowhere(tmp_path, engine):
+    for data, message in (
+        (tmp_path / "none.csv", "there is no file or folder .*none.csv"),
+        (str(tmp_path / "*.csv"), r"no file matches .*\*.csv"),
+        (tmp_path, "the folder .* has no files ending in"),
+    ):
+        with pytest.raises(FileNotFoundError, match=message):
+            fill(data, COLUMNS, engine=engine)
+    (tmp_path / "a.xlsx").write_bytes(b"PK")
+    with pytest.raises(ValueError, match=r"a.xlsx is neither .csv \(.tsv, .txt\) nor .parquet"):
+        fill(tmp_path / "a.xlsx", COLUMNS, engine=engine)
+
+
+def test_files_that_do_not_belong_together(tmp_path, engine):
+    csv, parquet = written(predictions(50), tmp_path)
+    with pytest.raises(ValueError, match=r"data.csv is CSV and .*data.parquet is Parquet"):
+        fill([csv, parquet], COLUMNS, engine=engine)
+    other = written(predictions(50)[["p", "y", "g"]], tmp_path, "other")
+    with pytest.raises(ValueError, match=r"other.csv and .*data.csv have different columns"):
+        fill([csv, other[0]], COLUMNS, engine=engine)
+    halves = predictions(50).assign(y=0.5)
+    with pytest.raises(ValueError, match=r"column 'y' is int64 in .*data.* and double in .*halves"):
+        fill([parquet, written(halves, tmp_path, "halves")[1]], COLUMNS, engine=engine)
+
+
+def test_dates_as_groups(tmp_path, engine):
+    path = tmp_path / "a.parquet"
+    frame = predictions(20).assign(g=datetime.date(2020, 1, 1))
+    frame.to_parquet(path)
+    with pytest.raises(TypeError, match="column 'g' holds dates"):
+        fill(path, COLUMNS, engine=engine)
+
+
+def test_remote_csv_is_refused():
+    with pytest.raises(ValueError, match="remote CSV"):
+        fill("s3://somewhere/a.csv", COLUMNS)
+
+
+def test_too_many_groups_in_a_file(tmp_path, engine):
+    n = 30_000
+    frame = pd.DataFrame({"y": np.arange(n) % 2, "p": 0.5, "g": np.arange(n)})
+    frame.to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="'g' has more than 10,000 distinct values"):
+        fill(tmp_path / "a.parquet", COLUMNS, engine=engine)
+
+
+def test_an_engine_that_is_not_installed(tmp_path, monkeypatch):
+    path = written(predictions(20), tmp_path)[0]
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(ModuleNotFoundError, match="engine 'polars' needs polars: pip install"):
+        fill(path, COLUMNS, engine="polars")
+
+
+def test_rates_of_files(tmp_path, engine):
+    frame = predictions()
+    for path in written(frame, tmp_path):
+        rates = rates_of(path, "y", ("flag", "age"), engine=engine).rates
+        for (flag, age), own in rates.items():
+            rows = frame[(frame["flag"] == flag) & (frame["age"] == age)]
+            assert own == {0: (rows["y"] == 0).mean(), 1: (rows["y"] == 1).mean()}
+        assert len(rates) == 4
+
+
+def test_what_an_engine_says_is_one_line():
+    with pytest.raises(ValueError, match=r"^x cannot be read: first second$"), reading("x"):
+        raise RuntimeError("first\nsecond\n\tat java.lang.Thread")
+    with pytest.raises(KeyboardInterrupt), reading("x"):
+        raise KeyboardInterrupt
+    with pytest.raises(MemoryError), reading("x"):
+        raise MemoryError
+
+
+def test_a_connection_is_closed(tmp_path):
+    path = written(predictions(20), tmp_path)[1]
+    with opened(path) as source:
+        frame = source.frame
+        assert source.name == str(path)
+        assert source.is_file
+        assert not source.is_text
+    with pytest.raises(Exception, match=r"[Cc]losed|[Cc]onnection"):
+        frame.collect()
+
+
+# --- texts -----------------------------------------------------------------------------------
+
+
+def test_match_finds_labels_by_value_then_by_text():
+    assert match(["1", 0], [0, 1]) == (1, 0)
+    assert match(["yes", "no"], ["yes", "no"]) == ("yes", "no")
+    assert match([True, "false"], [True, False]) == (True, False)
+    assert match([1, "2"], ["1", "2"]) == ("1", "2")
+    assert match(["7", None], [1.5]) == (7, None)
+    assert match(["a"], []) == ("a",)
+
+
+def test_check_column():
+    check_column("a", ["a", "b"])
+    with pytest.raises(ValueError, match="there is no column 'agee'; did you mean 'age'"):
+        check_column("agee", ["age", "y"])
