@@ -20,6 +20,7 @@ check: .venv/.ready  ## format, lint, types, import flow
 
 bench: .venv/.ready-bench  ## speed beside other libraries and a plain loop
 	$(BIN)/python benchmarks/core.py
+	$(BIN)/python benchmarks/audit.py
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/search.py
 

@@ -14,13 +14,14 @@ ROOT = Path(__file__).parents[1]
 def test_readme_blocks(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # a block keeps its runs in the current folder
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(blocks) == 9
+    assert len(blocks) == 10
     scope: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, "README.md", "exec"), scope)
     shown = capsys.readouterr().out
     assert "Proportional equality" in shown
     assert scope["report"].overall["accuracy"] > 0.6
+    assert scope["again"].verdicts[1].text in shown
     assert set(scope["scaling"].temperatures_) == {0, 1}
     assert scope["repaired"].shape == (1278, 2)
     assert set(scope["net"].temperatures_) == {0, 1}
@@ -42,6 +43,18 @@ def test_demo(capsys):
     shown = capsys.readouterr().out
     for word in ("German credit", "under 25", "COMPAS", "African-American", "→"):
         assert word in shown
+
+
+def test_stream(capsys):
+    recent, whole = runpy.run_path(str(ROOT / "examples" / "audit_stream.py"))["main"]()
+    shown = capsys.readouterr().out
+    # the last batches show what the whole stream hides less clearly
+    assert recent.verdicts["south"].word == "miscalibrated"
+    assert recent.verdicts["south"].direction == "over-confident"
+    assert recent.verdicts["north"].word == "calibrated"
+    assert recent.groups["south"]["ece"] > whole.groups["south"]["ece"] > 0.04
+    assert whole.table["rows"].sum() == 40_000
+    assert "Batch 50: miscalibrated[south] fails" in shown
 
 
 @pytest.mark.parametrize("module", ["torch", "sklearn", "pandas", "rich", "plotly", "duckdb"])

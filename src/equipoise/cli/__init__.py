@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from equipoise import __version__
-from equipoise.cli import calibrate, datasets, predict, reproduce, search, train
+from equipoise.cli import audit, calibrate, datasets, predict, reproduce, search, train
 
 
 class _Group(click.Group):
@@ -31,6 +31,7 @@ def main() -> None:
     """Make classifiers that are both fair and calibrated, and show how fair and calibrated."""
 
 
+main.add_command(audit.audit)
 main.add_command(calibrate.calibrate)
 main.add_command(datasets.datasets)
 main.add_command(predict.predict)
