@@ -36,6 +36,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from equipoise.intervals import intervals_from_rows, intervals_from_table
 from equipoise.metrics import by_group, groupwise_calibration_error
 from equipoise.pushdown import Columns, fill
 from equipoise.table import AuditTable
@@ -276,6 +277,28 @@ def fairlearn(report: Report, n: int, rounds: int) -> None:
     report.check("Fairlearn's ECE by group / ours", slow / times["equipoise"], 30)
 
 
+# --- intervals -------------------------------------------------------------------------------
+
+
+def intervals(report: Report, n: int, rounds: int) -> None:
+    """Time the intervals of every metric, from resampled rows and from the sums alone."""
+    data = rows(n, 0)
+    y, p = data["y"].to_numpy(), data["p"].to_numpy()
+    group = data["g"].to_numpy(zero_copy_only=False)
+    table = AuditTable.from_arrays(y, p, sensitive_features=group)
+    by_rows = f"equipoise, 1,000 replicates of {n:,} rows"
+    found = race(
+        {
+            by_rows: lambda: intervals_from_rows(y, p, sensitive_features=group, replicates=1_000),
+            "equipoise, from the table's cells": lambda: intervals_from_table(table),
+        },
+        rounds,
+    )
+    times = {name: seconds for name, (seconds, _) in found.items()}
+    report.section("Intervals of every metric, 6 groups", times, {}, ours=by_rows)
+    report.check("seconds of 1,000 replicates", times[by_rows], 5, most=True)
+
+
 def main() -> None:
     """Run all parts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -289,6 +312,7 @@ def main() -> None:
     warnings.filterwarnings("ignore", module="(fairlearn|pandas).*")
     report = Report()
     fairlearn(report, 1_000_000 // scale, rounds=3)
+    intervals(report, 100_000 // scale, rounds=3)
     with tempfile.TemporaryDirectory() as name:
         small = write(Path(name) / "small", 10_000_000 // scale, 1)
         ten_million(report, small, 10_000_000 // scale, rounds=5)

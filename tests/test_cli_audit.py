@@ -467,6 +467,14 @@ def test_merge_is_the_audit_of_all_rows(data, by):
     assert "rows would count twice" in refused("--merge", "w/0.json", "w/../w/0.json")
 
 
+def test_each_model_counts_its_own_rows_left_out():
+    rows = ["y,p,sex,m", "1,0.5,a,A", "0,,b,A", "0,0.4,b,B", "1,0.4,a,B", "1,,a,B", "0,,b,"]
+    name = csv_of("\n".join(rows) + "\n")
+    said = run(name, *COLUMNS, "--model", "m", "--drop-missing", "--fail-if", "dropped > 1", code=0)
+    assert "1 of the rows left out belong to none of the models" in said
+    assert said.count("1 row left out") == 2
+
+
 @pytest.mark.usefixtures("data")
 def test_merge_models_and_rates():
     save(table_of(seed=1), "q.csv")
@@ -511,6 +519,7 @@ def test_merge_groups_of_different_kinds(data):
 
 
 def test_merge_refuses(data):
+    save(data.assign(y2=data["y"]), "p.csv")
     run("p.csv", *COLUMNS, "--json", "a.json")
     whole = Path("a.json").read_text()
     Path("half.json").write_text(whole[: len(whole) // 2])
@@ -521,6 +530,7 @@ def test_merge_refuses(data):
     del broken["models"][0]["table"]["sums"]["rows"]
     Path("broken.json").write_text(json.dumps(broken))
     Path("empty.json").write_text(json.dumps({**broken, "models": []}))
+    Path("null.json").write_text(json.dumps({**broken, "models": [None]}))
     for name, message in {
         "half.json": "half.json: is not JSON",
         "bytes.json": "is not JSON",
@@ -528,6 +538,7 @@ def test_merge_refuses(data):
         "list.json": "is not what",
         "broken.json": "broken.json: damaged audit table",
         "empty.json": "holds no tables",
+        "null.json": "null.json: is damaged",
         "none.json": "there is no file none.json",
         "p.csv": "is not JSON",
     }.items():
@@ -537,12 +548,15 @@ def test_merge_refuses(data):
     run("p.csv", *COLUMNS, "--by", "month", "--json", "c.json")
     assert "c.json: is split by month" in refused("--merge", "a.json", "c.json")
     run("p.csv", *COLUMNS, "--group", "race", "--json", "d.json")
-    assert "d.json: is of groups by sex, race" in refused("--merge", "a.json", "d.json")
+    assert "d.json: --group is sex, race, in others sex" in refused("--merge", "a.json", "d.json")
+    run("p.csv", *COLUMNS, "--pred", "y2", "--json", "f.json")
+    assert "f.json: --pred is y2, in others nothing" in refused("--merge", "a.json", "f.json")
     data["y"] = data["y"].map({0: "no", 1: "yes"})
     save(data, "words.csv")
     run("words.csv", *COLUMNS, "--json", "e.json")
     assert "same --classes" in refused("--merge", "a.json", "e.json")
-    assert "--label is for predictions" in refused("--merge", "a.json", "--label", "y")
+    for option in (["--label", "y"], ["--bins", 15], ["--drop-missing"]):
+        assert f"{option[0]} is for predictions" in refused("--merge", "a.json", *option)
     table = AuditTable.from_arrays(
         [0, 1], [0.2, 0.7], sensitive_features=["a", "b"], parts=["bins"]
     )

@@ -134,6 +134,14 @@ def test_separators_and_line_ends(tmp_path, engine, separator, line_end):
     assert table["probability"].sum(0).tolist() == [1.25, 0.75]
 
 
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_empty_lines_are_no_rows(tmp_path, engine, line_end):
+    path = tmp_path / "a.csv"
+    lines = ["y,p,g", "0,0.2,a", "", "1,0.5,b", "", ""]
+    path.write_bytes(line_end.join(lines).encode())
+    assert fill(path, COLUMNS, engine=engine).tables[()]["rows"].tolist() == [1, 1]
+
+
 # --- missing values --------------------------------------------------------------------------
 
 
@@ -319,3 +327,29 @@ def test_check_column():
     check_column("a", ["a", "b"])
     with pytest.raises(ValueError, match="there is no column 'agee'; did you mean 'age'"):
         check_column("agee", ["age", "y"])
+
+
+def test_names_that_an_engine_would_take_for_one(tmp_path, engine):
+    for path in written(predictions(20).assign(P=0.5), tmp_path):
+        with pytest.raises(ValueError, match=r"columns named 'p' and 'P', which databases"):
+            fill(path, COLUMNS, engine=engine)
+    path = tmp_path / "own.csv"
+    path.write_text("y,p,p as a number,g\n1,.5,.9,a\n0,.5,.9,b\n")
+    with pytest.raises(ValueError, match="a column named 'p as a number'"):
+        fill(path, COLUMNS, engine=engine)
+
+
+def test_a_space_before_quotes(tmp_path, engine):
+    path = tmp_path / "a.csv"
+    path.write_text('y,p,g\n1,0.5, "a"\n0,0.4,b\n')
+    if engine == "duckdb":
+        assert fill(path, COLUMNS, engine=engine).tables[()].groups == ("a", "b")
+    else:
+        with pytest.raises(ValueError, match="without a space before them"):
+            fill(path, COLUMNS, engine=engine)
+
+
+def test_an_engines_advice_is_left_out():
+    said = "wrong row.\nPossible fixes:\n* Disable the strict mode (strict_mode=false)"
+    with pytest.raises(ValueError, match=r"^x cannot be read: wrong row\.$"), reading("x"):
+        raise RuntimeError(said)

@@ -578,8 +578,6 @@ def test_a_column_that_is_not_there(make):
 @pytest.mark.parametrize("name", ["pandas", "polars", "pyarrow", "duckdb"])
 def test_columns_of_a_wrong_type(name, column, values, message):
     data = faulty() | {column: values}
-    if column == "g" and isinstance(values[0], bytes) and name == "pandas":
-        pytest.skip("bytes in a column of objects are values like others")
     with pytest.raises((TypeError, ValueError), match=message):
         fill(MAKE[name](data), Columns("y", "p", "g"))
 
@@ -658,3 +656,46 @@ def test_rates_of_faulty_tables():
 def test_every_sum_is_filled():
     table = fill(pa.table(faulty()), Columns("y", "p", "g")).tables[()]
     assert table.sums.keys() == SUMS.keys()
+
+
+def test_names_that_differ_in_their_case_only():
+    data = faulty() | {"P": [0.9] * 8}
+    plain = fill(pd.DataFrame(faulty()), Columns("y", "p", "g")).tables
+    for name in ("pandas", "polars", "pyarrow"):
+        assert fill(MAKE[name](data), Columns("y", "p", "g")).tables == plain
+    with pytest.raises(ValueError, match="columns 'p' and 'P', which databases take for one"):
+        fill(MAKE["ibis"](data), Columns("y", "p", "g"))
+
+
+def test_decisions_are_labels_by_value():
+    y, d = [True, False, True, False] * 2, [1, 0, 1, 1] * 2
+    data = faulty() | {"y": y, "d": d}
+    for name in ("pandas", "polars", "pyarrow", "duckdb"):
+        table = fill(MAKE[name](data), Columns("y", "p", "g", pred="d")).tables[()]
+        assert table["hits"].sum() == 6
+        assert table["predictions"].sum(0).tolist() == [2, 6]
+
+
+def test_dates_split_as_they_are_written():
+    days = [datetime.date(2026, 1, 31), datetime.date(2026, 2, 1)] * 4
+    for name in ("polars", "pyarrow", "duckdb"):
+        found = fill(MAKE[name](faulty() | {"day": days}), Columns("y", "p", "g", by="day"))
+        assert list(found.tables) == [("2026-01-31",), ("2026-02-01",)]
+
+
+def test_intervals_as_groups_are_refused():
+    frame = pd.DataFrame(faulty() | {"g": pd.cut(range(8), [-1, 3, 8])})
+    with pytest.raises(TypeError, match=r"column 'g': Interval.*cannot be written as JSON"):
+        fill(frame, Columns("y", "p", "g"))
+
+
+def test_rows_left_out_are_counted_by_part():
+    data = faulty() | {"m": ["a", "a", "a", "b", "b", "b", "c", None]}
+    data["p"] = [0.1, None, None, 0.2, None, 0.3, 0.4, 0.5]
+    for name in ("polars", "pyarrow", "duckdb"):
+        frame, columns = MAKE[name](data), Columns("y", "p", "g", by="m")
+        found = fill(frame, columns, drop_missing=True)
+        assert found.dropped == 4
+        assert found.dropped_by == {("a",): 2, ("b",): 1}
+        with pytest.raises(ValueError, match=r"'m' has no value in 1 row .*in all 4 rows lack"):
+            fill(frame, columns)

@@ -83,6 +83,11 @@ def opened(data: Any, engine: str = "duckdb", numbers: Sequence[str] = ()) -> It
     is_text = _kind(paths) == "csv"
     separator, names = _header(paths) if is_text else (",", [])
     numbers = [n for n in dict.fromkeys(numbers) if n in names]
+    taken = [n for n in names if n.casefold() in {number(own).casefold() for own in numbers}]
+    if taken:
+        raise ValueError(
+            f"{name} has a column named {taken[0]!r}, which is a name used here; rename it"
+        )
     with contextlib.ExitStack() as stack, reading(name):
         rows = None if is_text else _check_schemas(paths)
         open_with = {"duckdb": _duckdb, "polars": _polars, "spark": _spark}[engine]
@@ -121,7 +126,9 @@ def _is_own(error: BaseException) -> bool:
 
 def _in_one_line(error: BaseException) -> str:
     """Return what an engine says, without the stack of its own calls."""
-    text = re.split(r"\n\s*(?:at |== SQL|JVM stacktrace|LINE \d|Resolved plan)", str(error))[0]
+    # nor its advice, which names options that are not ours
+    end = r"\n\s*(?:at |== SQL|JVM stacktrace|LINE \d|Resolved plan)|(?i:possible (?:fix|solution))"
+    text = re.split(end + r"|Consider (?:setting|using)|You might want", str(error))[0]
     text = " ".join(text.split())
     return text if len(text) <= 400 else text[:400] + " ..."
 
@@ -200,9 +207,7 @@ def _header(paths: Sequence[str]) -> tuple[str, list[str]]:
         names = [name.strip() for name in row]
         if not any(names):
             raise ValueError(f"{path} is empty; a CSV file begins with the names of its columns")
-        twice = [name for i, name in enumerate(names) if name and name in names[:i]]
-        if twice:
-            raise ValueError(f"{path} has several columns named {twice[0]!r}; rename all but one")
+        _refuse_twins(path, [name for name in names if name])
         if first is None:
             first = separator, names
         elif first != (separator, names):
@@ -212,6 +217,22 @@ def _header(paths: Sequence[str]) -> tuple[str, list[str]]:
     assert first is not None
     # a column without a name is that of the row numbers, as pandas writes them
     return first[0], [name or f"column {i}" for i, name in enumerate(first[1])]
+
+
+def _refuse_twins(path: str, names: Sequence[str]) -> None:
+    """Refuse columns of the same name; to DuckDB and Spark p and P are the same."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.get(name.casefold())
+        seen[name.casefold()] = name
+        if other is None:
+            continue
+        if other == name:
+            raise ValueError(f"{path} has several columns named {name!r}; rename all but one")
+        raise ValueError(
+            f"{path} has columns named {other!r} and {name!r}, which databases take for one; "
+            "rename one of them"
+        )
 
 
 def _check_schemas(paths: Sequence[str]) -> int:
@@ -233,9 +254,7 @@ def _check_schemas(paths: Sequence[str]) -> int:
                 f"{_in_one_line(error)}"
             ) from None
         names = schema.names
-        twice = [name for i, name in enumerate(names) if name in names[:i]]
-        if twice:
-            raise ValueError(f"{path} has several columns named {twice[0]!r}; rename all but one")
+        _refuse_twins(path, names)
         first = first or {name: schema.field(name).type for name in names}
         for name, kind in first.items():
             own = schema.field(name).type if name in names else "not there"
@@ -307,6 +326,8 @@ def _polars(
     frame = pl.scan_csv(
         list(paths), separator=separator, infer_schema=False, glob=False, new_columns=list(names)
     )
+    # polars makes a row of an empty line, the others do not
+    frame = frame.filter(~pl.all_horizontal(pl.all().is_null()))
     return frame.with_columns(
         pl.col(n).str.strip_chars().cast(pl.Float64, strict=False).alias(number(n)) for n in numbers
     )

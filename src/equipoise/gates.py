@@ -7,7 +7,6 @@ every part. A figure that is missing or undefined never passes: the gate fails a
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import operator
 import re
@@ -17,7 +16,7 @@ from typing import Literal
 from equipoise.audit import AuditReport, group_name
 from equipoise.intervals import Interval
 from equipoise.metrics import METRICS
-from equipoise.texts import text_of
+from equipoise.texts import nearest, text_of
 from equipoise.verdicts import shown
 
 __all__ = ["Gate", "OnInterval", "Outcome", "find_group", "split_names"]
@@ -323,8 +322,8 @@ def _known(name: str) -> str:
 
 
 def _nearest(name: str, known: Sequence[str], between: str = ", ") -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    near = nearest(name, known)
+    hint = f"did you mean {near!r}? " if near else ""
     return f"{hint}there are {between.join([*known[:20], *['...'] * (len(known) > 20)])}"
 
 
@@ -338,7 +337,9 @@ def _no_limit(text: str, name: str, form: re.Match[str], inner: str | None) -> t
 
 def _limit(text: str, form: re.Match[str]) -> tuple[str, float]:
     sign = form["op"]
-    if sign not in _OPERATORS or form["limit"] is None:
+    if sign is not None and sign not in _OPERATORS:
+        raise ValueError(f"{text!r}: there is no {sign}; the signs are {' '.join(_OPERATORS)}")
+    if sign is None or form["limit"] is None:
         raise ValueError(f"{text!r} has no limit; write for example '{form['name']} > 0.05'")
     try:
         limit = float(form["limit"])

@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 SLICE = 1 << 18
 """Rows encoded at a time."""
 
+MOST_BINS = 1_000
+"""Confidence bins at most: finer ones hold no rows to speak of, and cost memory and time."""
+
 ROW_SUM_TOLERANCE = 1e-3
 """How far a row of probabilities may be from 1; rows are checked, never rescaled."""
 
@@ -344,9 +347,11 @@ def matrix(values: Any, name: str) -> NDArray[Any]:
 
 
 def check_bins(n_bins: Any) -> None:
-    """Raise unless the number of bins is one."""
+    """Raise unless the number of bins is one that leaves rows in them."""
     if isinstance(n_bins, bool) or not isinstance(n_bins, int | np.integer) or n_bins < 1:
         raise ValueError(f"n_bins must be a positive integer, got {n_bins!r}")
+    if n_bins > MOST_BINS:
+        raise ValueError(f"n_bins must be at most {MOST_BINS:,}, got {n_bins!r}")
 
 
 def class_count(array: NDArray[Any]) -> int:

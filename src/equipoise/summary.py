@@ -86,7 +86,8 @@ def chosen_groups(report: Any) -> list[Hashable]:
 def left_out(report: Any) -> str:
     """Return how many groups are not shown, if any."""
     hidden = len(report.groups) - len(chosen_groups(report))
-    return f"{hidden:,} groups with smaller gaps are not shown; see to_frame()." * bool(hidden)
+    said = f"{hidden:,} groups with smaller gaps are not shown; to_frame() and --json have all."
+    return said * bool(hidden)
 
 
 def figures(report: Any) -> list[tuple[str, str, Mapping[str, float], Mapping[str, Any]]]:
@@ -191,7 +192,7 @@ def _parts(report: Any, width: int) -> list[RenderableType]:
         parts.append(Text(note(report), "dim"))
     hidden = [METRICS[m].title for m in report.overall if m not in metrics]
     if hidden:
-        parts.append(Text(f"Not shown for want of room: {', '.join(hidden)}.", "dim"))
+        parts.append(Text(f"Not shown for want of room: {', '.join(hidden)}", "dim"))
     if left_out(report):
         parts.append(Text(left_out(report), "dim"))
     parts += [Text(""), Text("Calibration", "bold"), _list(_styled(*s) for s in sentences(report))]
@@ -278,7 +279,7 @@ def _rates(report: Any) -> Table:
     for line in lines:
         table.add_row(*(Text(cell) for cell in line))
     if hidden:
-        table.caption = Text(f"and {hidden:,} more; see rates")
+        table.caption = Text(f"and {hidden:,} more; `rates` and --json have all")
         table.caption_justify = "left"
     return table
 

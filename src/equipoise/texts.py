@@ -80,10 +80,21 @@ def match(labels: Iterable[Any], present: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(matched)
 
 
+def nearest(name: str, known: Sequence[str]) -> str | None:
+    """Return the known name that is most like this one, whatever its case.
+
+    >>> nearest("Sex", ["SEX", "age"]), nearest("rcae", ["Race"]), nearest("x", ["age"])
+    ('SEX', 'Race', None)
+    """
+    by_case = {own.casefold(): own for own in known}
+    near = difflib.get_close_matches(name.casefold(), by_case, n=1)
+    return by_case[near[0]] if near else None
+
+
 def check_column(name: str, names: Sequence[str]) -> None:
     """Raise if there is no such column, and name the nearest."""
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        near = nearest(name, names)
+        hint = f"did you mean {near!r}? " if near else ""
         shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
         raise ValueError(f"there is no column {name!r}; {hint}there are {shown}")

@@ -186,6 +186,8 @@ def _run(
         tables = merged(predictions, keep_rates=train is None)
     else:
         tables = _read(predictions, engine=engine, **options)
+    if tables.unnamed:
+        note(f"{tables.unnamed:,} of the rows left out belong to none of the models shown")
     if train is not None:
         label = train_label or tables.columns.get("label")
         if label is None or "group" not in tables.columns:
@@ -219,7 +221,7 @@ def _check_options(
     if train_label is not None and train is None:
         raise click.UsageError("--train-label is for --train")
     if merge:
-        given = {
+        given: dict[str, Any] = {
             "--label": label,
             "--prob": prob,
             "--group": group,
@@ -227,6 +229,12 @@ def _check_options(
             "--by": by,
             "--model": model,
             "--classes": classes,
+        }
+        context = click.get_current_context()
+        default = click.core.ParameterSource.DEFAULT
+        given |= {
+            f"--{name.replace('_', '-')}": context.get_parameter_source(name) != default
+            for name in ("bins", "drop_missing")
         }
         if wrong := [name for name, value in given.items() if value]:
             raise click.UsageError(

@@ -30,7 +30,8 @@ Tables = dict[Key, AuditTable]
 class Audits:
     """Tables by model and by the values of the columns `by`; a model without a name is None.
 
-    `columns` are those that were read: "label", "prob" and so on.
+    `columns` are those that were read: "label", "prob" and so on; `unnamed` counts rows that were
+    left out and belong to none of the models.
     """
 
     tables: dict[str | None, Tables]
@@ -38,6 +39,7 @@ class Audits:
     dropped: dict[str | None, int]
     columns: Mapping[str, Any]
     rates: GroupRates | None = None
+    unnamed: int = 0
 
 
 # --- from predictions ------------------------------------------------------------------------
@@ -76,6 +78,11 @@ def read(
             own, rest = (name, key) if model is None else (str(key[0]), key[1:])
             found.tables.setdefault(own, {})[rest] = table
             found.dropped[own] = filled.dropped
+        if model is not None:
+            for own in found.dropped:
+                lost = filled.dropped_by.items()
+                found.dropped[own] = sum(n for key, n in lost if str(key[0]) == own)
+            found.unnamed = filled.dropped - sum(found.dropped.values())
     return found
 
 

@@ -92,9 +92,14 @@ def _check_alike(path: Path, first: Audits, own: Audits, *, keep_rates: bool) ->
 
     if first.by != own.by:
         raise ValueError(f"{path}: is split by {named(own.by)}, others by {named(first.by)}")
-    theirs, mine = (a.columns.get("group") for a in (first, own))
-    if theirs and mine and theirs != mine:
-        raise ValueError(f"{path}: is of groups by {named(mine)}, others by {named(theirs)}")
+    # tables of AuditTable.to_dict do not name their columns
+    for what in first.columns.keys() & own.columns.keys():
+        mine, theirs = (_listed(a.columns[what]) for a in (own, first))
+        if mine != theirs:
+            raise ValueError(
+                f"{path}: --{what} is {named(mine)}, in others {named(theirs)}; tables are added "
+                "where they are of the same columns"
+            )
     if keep_rates and first.rates != own.rates:
         raise ValueError(
             f"{path}: has other rates of training labels than others; make all with the same "
@@ -110,6 +115,10 @@ def _check_alike(path: Path, first: Audits, own: Audits, *, keep_rates: bool) ->
                     f"{path}: has {what} {here!r}, others {there!r}; make all with the same "
                     f"{option}"
                 )
+
+
+def _listed(names: str | Sequence[str] | None) -> list[str]:
+    return [names] if isinstance(names, str) else list(names or ())
 
 
 def _make_alike(audits: Sequence[Audits]) -> None:
@@ -185,6 +194,8 @@ def _load(path: Path) -> Audits:
     tables: dict[str | None, Tables] = {}
     dropped: dict[str | None, int] = {}
     for own in data["models"]:
+        if not isinstance(own, dict):
+            raise ValueError("is damaged: a model is not a table of figures")
         parts = [(p["key"], p["report"]) for p in own["by"]] if by else [([], own)]
         tables[own["model"]] = {
             from_plain(key): AuditTable.from_dict(part["table"]) for key, part in parts

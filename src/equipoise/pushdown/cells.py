@@ -226,9 +226,11 @@ def put_rows(into: Tables, cells: Cells, plan: Plan, row: Ints) -> None:
 
 
 def put_classes(into: Tables, cells: Cells, plan: Plan, row: Ints) -> None:
-    """Add the answer of `of_classes`."""
-    rest, c = np.divmod(cells.cell, plan.n_bins + 1)
-    rest, decided = np.divmod(rest, 2)
+    """Add the answer of `of_classes`, but for faulty rows."""
+    at = np.divmod(cells.cell, 2 * plan.n_bins + 1)
+    sound = (at[0] >= 4 * plan.classes) & (at[1] <= plan.n_bins) & (row >= 0)
+    cells, row, (rest, c) = cells[sound], row[sound], (part[sound] for part in at)
+    rest, decided = np.divmod(rest - 4 * plan.classes, 2)
     k, own = np.divmod(rest, 2)
     b = np.maximum(c - 1, 0)
     n = cells.sums["rows"]

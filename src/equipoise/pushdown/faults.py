@@ -25,10 +25,10 @@ def refuse_faults(
     types: Mapping[str, Any],
     plan: Plan,
     drop_missing: bool,
-) -> None:
+) -> int:
     """Raise for the first kind of fault that rows have, with their number and the first of them.
 
-    With `drop_missing` a missing value is none.
+    With `drop_missing` a missing value is none; the number of rows that have one is returned.
     """
     roles = columns.roles
     kinds: list[tuple[str, nw.Expr, str]] = []
@@ -80,14 +80,18 @@ def refuse_faults(
     start = missing if drop_missing else 0
     frame = frame.with_columns(fault=nw.min_horizontal(*rank))
     found = collected(frame.group_by("fault").agg(nw.len().alias("rows")))
-    count = dict(zip(found["fault"].to_list(), found["rows"].to_list(), strict=True))
+    counts = zip(found["fault"].to_list(), found["rows"].to_list(), strict=True)
+    count = {int(fault): int(rows) for fault, rows in counts}
     for i, (what, _, advice) in list(enumerate(kinds))[start:]:
         if count.get(i):
             first = collected(frame.filter(nw.col("fault") == float(i)).head(SHOWN))
+            total = sum(count.get(j, 0) for j in range(missing))
+            more = f"; in all {total:,} rows lack a value" if total > count[i] > 0 == start else ""
             raise ValueError(
                 f"{what} in {count[i]:,} row{'s' * (count[i] > 1)} of {source.name} "
-                f"({_shown(first, source, roles)}); {advice}"
+                f"({_shown(first, source, roles)}){more if i < missing else ''}; {advice}"
             )
+    return sum(count.get(i, 0) for i in range(missing))
 
 
 def _missing(role: str, types: Mapping[str, Any], source: Opened) -> nw.Expr:

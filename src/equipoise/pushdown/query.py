@@ -61,7 +61,9 @@ class Coding:
         column = nw.col(name)
         if self.first is not None:
             inside = (column >= self.first) & (column <= self.first + len(self.labels) - 1)
-            return nw.when(inside).then(column.cast(nw.Float64) - self.first).otherwise(-1.0)
+            number = column.cast(nw.Float64)
+            number = number - float(self.first) if self.first else number
+            return nw.when(inside).then(number).otherwise(-1.0)
         found = [
             column.is_in(list(values)).cast(nw.Float64).fill_null(0.0) * float(k + 1)
             for k, values in enumerate(self.values)
@@ -250,21 +252,20 @@ def of_pair(frame: Frame, plan: Plan) -> Frame:
     y, p0, p1, own, log = (nw.col(name) for name in ("y", "p0", "p1", "own", "log"))
     frame, bins = _checked(frame, plan), float(plan.n_bins)
     if plan.single:
-        # |1 - y - p| is p where y = 1 and 1 - p where y = 0, exactly
+        # exactly p where y = 1 and 1 - p where y = 0
         frame = frame.with_columns(p0=1.0 - p1, own=(1.0 - y - p1).abs())
+        e0 = 1.0 - own
         # half a bin, to tell which side of 1/2 it is: the class of the larger probability
         c1 = plan.ceil(p1, 2)
     else:
         frame = frame.with_columns(own=nw.when(y == 1.0).then(p1).otherwise(p0))
+        e0 = p0 - (1.0 - y)
         c1 = plan.ceil(p1) * 2.0 + bit(p1 > p0)
     # y begins at -1, and so does d; `take_apart` adds what makes all digits begin at 0
     cell = y if plan.decisions is None else y + nw.col("d") * 3.0
     cell = (cell * (4.0 * bins + 2.0) + c1) * (3.0 * bins + 1.0) + plan.ceil(p0)
-    frame = frame.with_columns(
-        e0=p0 - (1.0 - y), e1=p1 - y, own=nw.when(own > 0.0).then(own).otherwise(1.0)
-    )
-    e0, e1 = nw.col("e0"), nw.col("e1")
-    s0, s1 = e0 * e0, e1 * e1
+    frame = frame.with_columns(e0=e0, e1=p1 - y, own=nw.when(own > 0.0).then(own).otherwise(1.0))
+    s0, s1 = (nw.col(name) * nw.col(name) for name in ("e0", "e1"))
     return plan.summed(
         plan.with_log(frame),
         cell,
@@ -318,19 +319,21 @@ def of_rows(frame: Frame, plan: Plan) -> Frame:
 
 
 def of_classes(frame: Frame, plan: Plan) -> Frame:
-    """Return the sums that have one term for each class of each sound row."""
-    frame = _decided(frame, plan)
-    y, d, p, k, error = (nw.col(name) for name in ("y", "d", "p", "k", "error"))
-    frame = frame.filter((y >= 0.0) & (d >= 0.0) & (nw.col("p0") <= 1.0))
+    """Return the sums that have one term for each class of each row."""
+    y, d, p, k = (nw.col(name) for name in ("y", "d", "p", "k"))
     names = [str(k) for k in range(plan.classes)]
-    frame = frame.select(*plan.keys, "y", "d", *(nw.col(f"p{k}").alias(k) for k in names))
+    frame = _decided(frame, plan).select(
+        *plan.keys, "y", "d", *(nw.col(f"p{k}").alias(k) for k in names)
+    )
     frame = plan.unpivot(frame, names).with_columns(k=k.cast(nw.Float64))
-    frame = frame.with_columns(error=p - bit(y == k))
-    cell = (k * 2.0 + bit(y == k)) * 2.0 + bit(d == k)
+    frame = frame.with_columns(own=bit(y == k), sound=bit((y >= 0.0) & (d >= 0.0)))
+    own, sound = nw.col("own"), nw.col("sound")
+    # no filter: DuckDB would work out the decision once more for it
+    cell = ((sound * float(plan.classes) + k) * 2.0 + own) * 2.0 + bit(d == k)
     return plan.summed(
         frame,
-        cell * float(plan.n_bins + 1) + plan.ceil(p),
-        {"p": p, "s": error * error},
+        cell * float(2 * plan.n_bins + 1) + plan.ceil(p),
+        {"p": p, "s": (p - own) * (p - own)},
     )
 
 

@@ -10,7 +10,7 @@ import narwhals as nw
 import numpy as np
 
 from equipoise.files import Opened, number
-from equipoise.inputs import class_labels, encode
+from equipoise.inputs import class_labels, encode, to_plain
 from equipoise.pushdown.cells import plain
 from equipoise.pushdown.query import Coding, Frame
 from equipoise.texts import MISSING, check_column, match, text_of, typed
@@ -87,6 +87,12 @@ def prepared(source: Opened, roles: Mapping[str, str]) -> tuple[Frame, dict[str,
     chosen, types = [], {}
     for role, name in roles.items():
         check_column(name, [n for n in names if n not in hidden])
+        twins = [n for n in names if n.casefold() == name.casefold()]
+        if len(twins) > 1 and isinstance(source.frame, nw.LazyFrame) and not _is_polars(source):
+            raise ValueError(
+                f"there are columns {' and '.join(map(repr, twins))}, which databases take for "
+                "one; rename one of them"
+            )
         kind = types[role] = schema[own[name]]
         column = nw.col(own[name])
         if role[0] == "p":
@@ -97,6 +103,8 @@ def prepared(source: Opened, roles: Mapping[str, str]) -> tuple[Frame, dict[str,
                     f"column {name!r} holds {kind}, not probabilities; pass a column of numbers"
                 )
             column = column.cast(nw.Float64)
+        elif kind == nw.Date and role[0] == "b":
+            column = column.cast(nw.String)  # as a CSV file has it
         elif kind.is_temporal():
             raise TypeError(
                 f"column {name!r} holds dates or times ({kind}); make groups of them first, for "
@@ -113,6 +121,10 @@ def prepared(source: Opened, roles: Mapping[str, str]) -> tuple[Frame, dict[str,
         if source.is_text and role[0] == "p":
             chosen.append(nw.col(own[name]).alias(f"t{role}"))
     return source.frame.select(*chosen), types
+
+
+def _is_polars(source: Opened) -> bool:
+    return bool(source.frame.implementation.is_polars())
 
 
 def _is_pandas(frame: Frame) -> bool:
@@ -132,7 +144,13 @@ class Values:
     """The values of one column in their final form, from those that an engine has."""
 
     def __init__(self, raw: Iterable[Any], name: str, *, is_file: bool, is_text: bool) -> None:
-        raws = list(dict.fromkeys(plain(v) for v in raw))
+        try:
+            raws = list(dict.fromkeys(plain(v) for v in raw))
+        except TypeError:
+            raise TypeError(
+                f"column {name!r} holds values that are not plain; groups and labels are text, "
+                "numbers or truth values"
+            ) from None
         self.name = name
         self.value: dict[Any, Any] = dict.fromkeys(raws)
         if is_file:
@@ -141,6 +159,13 @@ class Values:
             except TypeError as error:
                 raise TypeError(f"column {name!r} {error}") from None
             if is_text:
+                for v in raws:
+                    # one engine would read the quotes as such, another as part of the name
+                    if v and v.lstrip() != v and v.lstrip().startswith('"'):
+                        raise ValueError(
+                            f"column {name!r} has the cell {v!r}: quotes stand at the beginning of "
+                            "a cell, without a space before them"
+                        )
                 texts = {v: None if t in MISSING else t for v, t in texts.items()}
             final = typed(sorted({t for t in texts.values() if t is not None}))
             self.value = {v: None if t is None else final[t] for v, t in texts.items()}
@@ -149,6 +174,11 @@ class Values:
             array[:] = raws
             codes, values = encode(array, f"column {name!r}")
             self.value = {v: None if c < 0 else values[c] for v, c in zip(raws, codes, strict=True)}
+            for v in values:
+                try:
+                    to_plain(v)
+                except TypeError as error:
+                    raise TypeError(f"column {name!r}: {error}") from None
         found = {v for v in self.value.values() if v is not None}
         self.sorted: list[Any] = sorted(found)
 
@@ -179,7 +209,12 @@ def coding_like(coding: Coding, values: Values, kind: Any) -> Coding:
     place = {text_of(label): k for k, label in enumerate(coding.labels)}
     raw: list[list[Any]] = [[] for _ in coding.labels]
     for own, value in sorted(values.value.items(), key=repr):
-        if value is not None and text_of(value) in place:
-            raw[place[text_of(value)]].append(own)
+        if value is None:
+            continue
+        # by value too, since 1 is True
+        same = value in coding.labels
+        at = coding.labels.index(value) if same else place.get(text_of(value))
+        if at is not None:
+            raw[at].append(own)
     first = coding.first if kind.is_integer() else None
     return Coding(coding.labels, tuple(map(tuple, raw)), first)

@@ -60,10 +60,13 @@ class Filled:
         the same labels, and each its own groups.
     dropped
         Number of rows left out because a value is missing.
+    dropped_by
+        The same by the values of the `by` columns, for those rows that have them.
     """
 
     tables: Mapping[tuple[Any, ...], AuditTable]
     dropped: int
+    dropped_by: Mapping[tuple[Any, ...], int] = dataclasses.field(default_factory=dict)
 
 
 def fill(
@@ -227,8 +230,12 @@ class _Job:
         row = place.of(cells)
         sound = (at["valid"] == 1) & (at["y"] >= 0) & (at["decided"] == 1) & (row >= 0)
         dropped = cells.count(~sound)
-        if dropped:
-            refuse_faults(self.source, self.columns, self.frame, self.types, plan, drop_missing)
+        if dropped and dropped != refuse_faults(
+            self.source, self.columns, self.frame, self.types, plan, drop_missing
+        ):
+            raise ValueError(
+                f"{self.source.name} changes while it is read; save it to a file first"
+            )
         if not sound.any():
             raise ValueError(f"{self.source.name} has no rows without a missing value")
         into = Tables(len(place.found), self.classes, self.n_bins)
@@ -238,8 +245,7 @@ class _Job:
             put_rows(into, cells[sound], plan, row[sound])
             if parts & {"rates", "decisions", "classwise", "scores"}:
                 more = self._ask(of_classes, plan)
-                row = place.of(more)
-                put_classes(into, more[row >= 0], plan, row[row >= 0])
+                put_classes(into, more, plan, place.of(more))
         present = np.flatnonzero(into.sums["rows"].any(axis=0))
         tables: dict[tuple[Any, ...], tuple[list[int], list[Any]]] = {}
         for i in present.tolist():
@@ -253,6 +259,7 @@ class _Job:
                 for by, (rows, groups) in tables.items()
             },
             dropped,
+            place.counts(cells[~sound]) if dropped else {},
         )
 
     def _places(self, cells: Cells) -> _Places:
@@ -260,8 +267,11 @@ class _Job:
         columns = [self.values((key[j] for key in cells.keys), role) for j, role in enumerate(keys)]
         order = [{value: i for i, value in enumerate(c.sorted)} for c in columns]
         final: dict[tuple[Any, ...], tuple[int, ...]] = {}
+        by: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         for key in cells.keys:
             values = [c.value[raw] for c, raw in zip(columns, key, strict=True)]
+            if None not in values[:n_by]:
+                by[key] = tuple(values[:n_by])
             if None not in values:
                 final[key] = tuple(o[v] for o, v in zip(order, values, strict=True))
         position = sorted(set(final.values()))
@@ -275,7 +285,7 @@ class _Job:
             found.append(
                 (tuple(values[:n_by]), tuple(group) if len(group) > 1 else (*group, None)[0])
             )
-        return _Places(found, {key: row[p] for key, p in final.items()})
+        return _Places(found, {key: row[p] for key, p in final.items()}, by)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -288,15 +298,27 @@ class _Places:
         (by, group) of each row of the tables.
     row
         Row of each key; those with a missing value have none.
+    by
+        Values of the `by` columns of each key that has them all.
     """
 
     found: list[tuple[tuple[Any, ...], Any]]
     row: Mapping[tuple[Any, ...], int]
+    by: Mapping[tuple[Any, ...], tuple[Any, ...]]
 
     def of(self, cells: Cells) -> Ints:
         """Return the row that each cell belongs to, -1 for none."""
         rows = np.array([self.row.get(key, -1) for key in cells.keys], np.int64)
         return rows[cells.key]
+
+    def counts(self, cells: Cells) -> dict[tuple[Any, ...], int]:
+        """Return how many rows of the data cells stand for, by the values of `by`."""
+        found: dict[tuple[Any, ...], int] = {}
+        for key, i in cells.keys.items():
+            count = cells.count(cells.key == i)
+            if count and key in self.by:
+                found[self.by[key]] = found.get(self.by[key], 0) + count
+        return found
 
 
 def rates_of(
