@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import resource
 import subprocess
 import sys
@@ -24,7 +23,6 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +30,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rich import box
-from rich.console import Console
-from rich.table import Table
+from report import Report
 
 from equipoise.intervals import intervals_from_rows, intervals_from_table
 from equipoise.metrics import by_group, groupwise_calibration_error
@@ -75,61 +71,6 @@ def race(contestants: dict[str, Callable[[], Any]], rounds: int) -> dict[str, tu
             if name not in best or seconds < best[name][0]:
                 best[name] = (seconds, result)
     return best
-
-
-class Report:
-    """Collects rows, prints them and writes them as JSON."""
-
-    def __init__(self) -> None:
-        self.console = Console(width=110)
-        self.rows: list[dict[str, Any]] = []
-        self.checks: list[dict[str, Any]] = []
-
-    def section(
-        self, title: str, times: dict[str, float], notes: dict[str, str], ours: str = "equipoise"
-    ) -> None:
-        """Add the times of one comparison."""
-        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-        table.add_column("", min_width=44)
-        for name in ("seconds", "of ours"):
-            table.add_column(name, justify="right")
-        table.add_column("")
-        for name, seconds in times.items():
-            ratio = seconds / times[ours]
-            table.add_row(name, f"{seconds:.4f}", f"{ratio:.2f}", notes.get(name, ""))
-            self.rows.append({"part": title, "name": name, "seconds": seconds, "ratio": ratio,
-                              "note": notes.get(name, "")})  # fmt: skip
-        self.console.print(table)
-
-    def check(self, what: str, value: float, target: float, *, most: bool = False) -> None:
-        """Compare a figure with its target: at least, or at most."""
-        held = bool(value <= target if most else value >= target)
-        self.checks.append({"what": what, "value": value, "target": target, "held": held})
-
-    def finish(self) -> None:
-        """Print the targets and write everything."""
-        table = Table(title="Targets", title_justify="left", box=box.SIMPLE_HEAD)
-        for name in ("", "measured", "target", ""):
-            table.add_column(name, justify="right" if name else "left")
-        for row in self.checks:
-            mark = "[green]held[/]" if row["held"] else "[red]missed[/]"
-            table.add_row(row["what"], f"{row['value']:.2f}", f"{row['target']:g}", mark)
-        self.console.print(table)
-        packages = ("duckdb", "fairlearn", "narwhals", "numpy", "pyarrow")
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(
-            json.dumps(
-                {
-                    "machine": platform.processor() or platform.machine(),
-                    "python": platform.python_version(),
-                    "versions": {name: version(name) for name in packages},
-                    "rows": self.rows,
-                    "targets": self.checks,
-                },
-                indent=2,
-            )
-        )
-        self.console.print(f"Written to benchmarks/{RESULTS.parent.name}/{RESULTS.name}")
 
 
 # --- files -----------------------------------------------------------------------------------
@@ -310,7 +251,7 @@ def main() -> None:
         return
     scale = 10 if arguments.quick else 1
     warnings.filterwarnings("ignore", module="(fairlearn|pandas).*")
-    report = Report()
+    report = Report(RESULTS, ("duckdb", "fairlearn", "narwhals", "numpy", "pyarrow"))
     fairlearn(report, 1_000_000 // scale, rounds=3)
     intervals(report, 100_000 // scale, rounds=3)
     with tempfile.TemporaryDirectory() as name:

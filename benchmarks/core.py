@@ -14,13 +14,10 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_variable] = "1"
 
 import argparse  # noqa: E402
-import json  # noqa: E402
-import platform  # noqa: E402
 import time  # noqa: E402
 import tracemalloc  # noqa: E402
 import warnings  # noqa: E402
 from collections.abc import Callable  # noqa: E402
-from importlib.metadata import version  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
@@ -29,9 +26,7 @@ import torch  # noqa: E402
 from netcal.metrics import ECE  # noqa: E402
 from netcal.regularization import MMCEPenalty  # noqa: E402
 from netcal.scaling import TemperatureScaling as NetcalTemperature  # noqa: E402
-from rich import box  # noqa: E402
-from rich.console import Console  # noqa: E402
-from rich.table import Table  # noqa: E402
+from report import Report  # noqa: E402
 from sklearn.base import BaseEstimator, ClassifierMixin  # noqa: E402
 from sklearn.calibration import CalibratedClassifierCV  # noqa: E402
 from sklearn.frozen import FrozenEstimator  # noqa: E402
@@ -62,61 +57,6 @@ def race(
                 if name not in best or seconds < best[name][0]:
                     best[name] = (seconds, result)
     return best
-
-
-class Report:
-    """Collects rows, prints them and writes them as JSON."""
-
-    def __init__(self) -> None:
-        self.console = Console(width=110)
-        self.rows: list[dict[str, Any]] = []
-        self.checks: list[dict[str, Any]] = []
-
-    def section(
-        self, title: str, ours: str, times: dict[str, float], notes: dict[str, str]
-    ) -> None:
-        """Add the times of one comparison."""
-        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-        table.add_column("", min_width=34)
-        table.add_column("seconds", justify="right")
-        table.add_column("times ours", justify="right")
-        table.add_column("")
-        for name, seconds in times.items():
-            ratio = seconds / times[ours]
-            table.add_row(name, f"{seconds:.4f}", f"{ratio:.1f}", notes.get(name, ""))
-            self.rows.append({"part": title, "name": name, "seconds": seconds, "ratio": ratio,
-                              "note": notes.get(name, "")})  # fmt: skip
-        self.console.print(table)
-
-    def check(self, what: str, value: float, target: float, *, most: bool = False) -> None:
-        """Compare a ratio with its target: at least, or at most."""
-        held = value <= target if most else value >= target
-        self.checks.append({"what": what, "value": value, "target": target, "held": held})
-
-    def finish(self) -> None:
-        """Print the targets and write everything."""
-        table = Table(title="Targets", title_justify="left", box=box.SIMPLE_HEAD)
-        for name in ("", "measured", "target", ""):
-            table.add_column(name, justify="right" if name else "left")
-        for row in self.checks:
-            mark = "[green]held[/]" if row["held"] else "[red]missed[/]"
-            table.add_row(row["what"], f"{row['value']:.1f}", f"{row['target']:g}", mark)
-        self.console.print(table)
-        packages = ("numpy", "torch", "scikit-learn", "netcal", "torchmetrics")
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(
-            json.dumps(
-                {
-                    "machine": platform.processor() or platform.machine(),
-                    "python": platform.python_version(),
-                    "versions": {name: version(name) for name in packages},
-                    "rows": self.rows,
-                    "targets": self.checks,
-                },
-                indent=2,
-            )
-        )
-        self.console.print(f"Written to benchmarks/{RESULTS.parent.name}/{RESULTS.name}")
 
 
 def plain_ece(y: np.ndarray, prob: np.ndarray, n_bins: int = 15) -> float:
@@ -170,7 +110,7 @@ def calibration_errors(report: Report, rows: int, classes: int) -> None:
     peak = tracemalloc.get_traced_memory()[1] / 1e6
     tracemalloc.stop()
     notes["equipoise, whole table, 6 groups"] = f"{peak:.0f} MB beyond the input"
-    report.section(f"{rows:,} rows, K = {classes}", "equipoise ECE", times, notes)
+    report.section(f"{rows:,} rows, K = {classes}", times, notes, ours="equipoise ECE")
     ours = times["equipoise ECE"]
     report.check(f"ECE, K = {classes}: netcal / ours", times["netcal ECE"] / ours, 4)
     fastest = min(seconds for name, seconds in times.items() if "torchmetrics" in name)
@@ -248,7 +188,7 @@ def temperatures(report: Report, rows: int, classes: int) -> None:
         if excess < -1e-6:
             raise AssertionError(f"{name} found a better optimum than ours: {notes[name]}")
     times = {name: seconds for name, (seconds, _) in found.items()}
-    report.section(f"Temperature, {rows:,} logits, K = {classes}", "equipoise", times, notes)
+    report.section(f"Temperature, {rows:,} logits, K = {classes}", times, notes)
     ours = times["equipoise"]
     report.check(f"Temperature, K = {classes}: netcal / ours", times["netcal"] / ours, 10)
     report.check(
@@ -291,7 +231,7 @@ def kernels(report: Report, rows: int) -> None:
     times = {name: seconds for name, (seconds, _) in found.items()}
     notes = {name: f"value {value:.6f}" for name, (_, value) in found.items()}
     title = f"MMCE forward and backward, n = {rows:,}, the term alone"
-    report.section(title, "equipoise MMCE", times, notes)
+    report.section(title, times, notes, ours="equipoise MMCE")
     ours = times["equipoise MMCE"]
     report.check("MMCE: n x n / ours", times["MMCE, n x n"] / ours, 100)
     weighted = times["netcal MMCEPenalty (MMCE-W)"] / times["equipoise MMCE-W"]
@@ -305,7 +245,7 @@ def main() -> None:
     scale = 10 if parser.parse_args().quick else 1
     warnings.filterwarnings("ignore", module="(netcal|torchmetrics|pyro|gpytorch).*")
     torch.set_num_threads(1)
-    report = Report()
+    report = Report(RESULTS, ("numpy", "torch", "scikit-learn", "netcal", "torchmetrics"))
     kernels(report, 4096)
     for classes in (2, 10):
         temperatures(report, 1_000_000 // scale, classes)

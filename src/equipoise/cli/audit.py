@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from equipoise.cli.shared import OUTPUT_FILE, check_out, console, note
+from equipoise.cli.shared import OUTPUT_FILE, check_out, console, note, note_all
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -196,7 +196,7 @@ def _run(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = audits.reports(tables, reference=reference, level=level, tolerance=tolerance)
-    _note_all([str(w.message) for w in caught])
+    note_all([str(w.message) for w in caught])
     outcomes = audits.check(gates, found, on_interval)
     if out is not None:
         save(out, tables, found, outcomes)
@@ -292,14 +292,6 @@ def _as_options(text: str) -> str:
     )
     text = re.sub(r"labels=( \(--classes\))?(?=\S)", "--classes ", text)
     return re.sub(r"labels=( \(--classes\))?", "--classes", text)
-
-
-def _note_all(messages: Sequence[str]) -> None:
-    different = list(dict.fromkeys(messages))
-    for message in different[:3]:
-        note(message)
-    if len(different) > 3:
-        note(f"and {len(different) - 3:,} more of the kind")
 
 
 # --- what is printed -------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from equipoise.cli.shared import INPUT_FILE, OUTPUT_FILE, check_out, console, note
+from equipoise.cli.shared import INPUT_FILE, OUTPUT_FILE, check_out, console, note, note_all
 
 if TYPE_CHECKING:
     from equipoise.audit import AuditTable
@@ -175,17 +175,9 @@ def _fit(
         str(w.message).replace("shrinkage=,", "--shrinkage,").replace(", or widen bounds=", "")
         for w in caught
     ]
-    _note_all(messages)
+    note_all(messages)
     save(out, scaling, {"label": label, "prob": list(prob), "group": list(group)})
     _show(scaling, tables, pe, path, out)
-
-
-def _note_all(messages: Sequence[str]) -> None:
-    different = list(dict.fromkeys(messages))
-    for message in different[:3]:
-        note(message)
-    if len(different) > 3:
-        note(f"and {len(different) - 3:,} more of the kind")
 
 
 def _show(

@@ -60,6 +60,15 @@ def note(text: str) -> None:
     click.echo(f"Note: {text}", err=True)
 
 
+def note_all(messages: Sequence[str]) -> None:
+    """Say each of several things once, and of many the first three."""
+    different = list(dict.fromkeys(messages))
+    for message in different[:3]:
+        note(message)
+    if len(different) > 3:
+        note(f"and {len(different) - 3:,} more of the kind")
+
+
 def check_out(out: Path, *, force: bool, inputs: Sequence[Path]) -> None:
     """Refuse a file that could not or should not be written, before any work."""
     problem = None
