@@ -30,7 +30,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from report import Report
+from report import Report, race
 
 from equipoise.intervals import intervals_from_rows, intervals_from_table
 from equipoise.metrics import by_group, groupwise_calibration_error
@@ -58,19 +58,6 @@ def write(folder: Path, n: int, files: int) -> Path:
     for i in range(files):
         pq.write_table(rows(n // files, i), folder / f"part{i:02}.parquet")
     return folder
-
-
-def race(contestants: dict[str, Callable[[], Any]], rounds: int) -> dict[str, tuple[float, Any]]:
-    """Run all in turn, several times; return the fastest time and the result of each."""
-    best: dict[str, tuple[float, Any]] = {}
-    for _ in range(rounds):
-        for name, run in contestants.items():
-            start = time.perf_counter()
-            result = run()
-            seconds = time.perf_counter() - start
-            if name not in best or seconds < best[name][0]:
-                best[name] = (seconds, result)
-    return best
 
 
 # --- files -----------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_variable] = "1"
 
 import argparse  # noqa: E402
-import time  # noqa: E402
 import tracemalloc  # noqa: E402
 import warnings  # noqa: E402
 from collections.abc import Callable  # noqa: E402
@@ -26,7 +25,7 @@ import torch  # noqa: E402
 from netcal.metrics import ECE  # noqa: E402
 from netcal.regularization import MMCEPenalty  # noqa: E402
 from netcal.scaling import TemperatureScaling as NetcalTemperature  # noqa: E402
-from report import Report  # noqa: E402
+from report import Report, race  # noqa: E402
 from sklearn.base import BaseEstimator, ClassifierMixin  # noqa: E402
 from sklearn.calibration import CalibratedClassifierCV  # noqa: E402
 from sklearn.frozen import FrozenEstimator  # noqa: E402
@@ -37,26 +36,6 @@ from equipoise.losses import Batch, mmce, mmce_w  # noqa: E402
 from equipoise.metrics import expected_calibration_error  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "core.json"
-
-
-def race(
-    contestants: dict[str, Callable[[], Any]], rounds: int, repeats: int = 1
-) -> dict[str, tuple[float, Any]]:
-    """Run all in turn, several times; return the fastest time and the result of each.
-
-    `repeats` runs of one follow each other, so that short ones are not timed on the caches that a
-    long one left.
-    """
-    best: dict[str, tuple[float, Any]] = {}
-    for _ in range(rounds):
-        for name, run in contestants.items():
-            for _ in range(repeats):
-                start = time.perf_counter()
-                result = run()
-                seconds = time.perf_counter() - start
-                if name not in best or seconds < best[name][0]:
-                    best[name] = (seconds, result)
-    return best
 
 
 def plain_ece(y: np.ndarray, prob: np.ndarray, n_bins: int = 15) -> float:

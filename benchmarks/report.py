@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,26 @@ from typing import Any
 from rich import box
 from rich.console import Console
 from rich.table import Table
+
+
+def race(
+    contestants: dict[str, Callable[[], Any]], rounds: int, repeats: int = 1
+) -> dict[str, tuple[float, Any]]:
+    """Run all in turn, several times; return the fastest time and the result of each.
+
+    `repeats` runs of one follow each other, so that short ones are not timed on the caches that a
+    long one left.
+    """
+    best: dict[str, tuple[float, Any]] = {}
+    for _ in range(rounds):
+        for name, run in contestants.items():
+            for _ in range(repeats):
+                start = time.perf_counter()
+                result = run()
+                seconds = time.perf_counter() - start
+                if name not in best or seconds < best[name][0]:
+                    best[name] = (seconds, result)
+    return best
 
 
 class Report:

@@ -22,7 +22,7 @@ from scipy.optimize import minimize_scalar
 import oracle_metrics as oracle
 from equipoise import GroupTemperatureScaling
 from equipoise.cli import main, stream
-from equipoise.cli.columns import text_of, typed
+from equipoise.texts import text_of, typed
 
 NOTES = ["plain", 'a "quoted" one', "comma, here", "two\nlines", "a\rb", "", "007", " spaced "]
 

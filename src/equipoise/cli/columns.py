@@ -12,9 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from equipoise.inputs import ROW_SUM_TOLERANCE
-from equipoise.texts import MISSING, text_of, typed
-
-__all__ = ["Codes", "Faults", "Floats", "Texts", "distinct", "probabilities", "text_of", "typed"]
+from equipoise.texts import MISSING, text_of
 
 Floats = NDArray[np.floating[Any]]
 Codes = NDArray[np.int64]

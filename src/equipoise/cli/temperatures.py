@@ -15,19 +15,11 @@ from numpy.typing import NDArray
 
 from equipoise.audit import group_name
 from equipoise.calibration import GroupTemperatureScaling
-from equipoise.cli.columns import (
-    Codes,
-    Faults,
-    Floats,
-    Texts,
-    distinct,
-    probabilities,
-    text_of,
-    typed,
-)
+from equipoise.cli.columns import Codes, Faults, Floats, Texts, distinct, probabilities
 from equipoise.cli.shared import own_values
 from equipoise.cli.stream import Reader
 from equipoise.modelfile import replace_file
+from equipoise.texts import text_of, typed
 
 # --- fit -------------------------------------------------------------------------------------
 
