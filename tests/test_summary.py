@@ -9,8 +9,9 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from equipoise import metrics, summary
+from equipoise import metrics
 from equipoise.audit import AuditTable, audit, report_of
+from equipoise.summary.lines import MOST_GROUPS, MOST_LINES
 
 NAMES = [
     "[red]x[/red]",
@@ -156,7 +157,7 @@ def test_many_groups():
     text = str(found)
     for g in range(60):
         assert [line for line in text.splitlines() if line.split()[:2] == [str(g), "20"]]
-    assert f"and {60 - summary.MOST_LINES} more" in text
+    assert f"and {60 - MOST_LINES} more" in text
     found = report(list(range(150)), n=3000)
     text = str(found)
     assert "50 groups with smaller gaps are not shown" in text
@@ -167,7 +168,7 @@ def test_many_groups():
     assert [str(worst[-1]), "20"] in lines
     assert [str(worst[0]), "20"] not in lines
     figures = [line.split() for line in text.splitlines() if len(line.split()) == 9]
-    assert sum(line[1] == "20" for line in figures) == summary.MOST_GROUPS
+    assert sum(line[1] == "20" for line in figures) == MOST_GROUPS
 
 
 def test_one_group():

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from equipoise import verdicts
 from equipoise.metrics import METRICS, group_base_rates, proportional_equality
 from equipoise.table import AuditTable
-from equipoise.verdicts import comparisons_of, holm, pe_verdicts_of, shown, verdicts_of
+from equipoise.texts import shown
+from equipoise.verdicts import calibration, comparisons_of, pe_verdicts_of, verdicts_of
+from equipoise.verdicts.words import holm
 
 CONFIDENCES = {
     "wide": lambda rng, n: rng.beta(2, 2, n),
@@ -58,7 +59,7 @@ def waves(by):
 @pytest.mark.parametrize(("rows", "groups"), [(50, 8000), (300, 3000), (20_000, 60)])
 def test_calibrated_groups_are_seldom_rejected(kind, rows, groups):
     table, _ = table_of(kind, rows, groups, seed=1)
-    p, direction = verdicts._calibration_tests(table)
+    p, direction = calibration._calibration_tests(table)
     for alpha in (0.05, 0.01, 0.001):
         # three standard errors of the simulation above 1.1 alpha
         limit = 1.1 * alpha + 3 * math.sqrt(alpha / groups)
@@ -81,7 +82,7 @@ def test_calibrated_groups_are_seldom_rejected(kind, rows, groups):
 )
 def test_clear_miscalibration_is_found(kind, rows, truth, power):
     table, _ = table_of(kind, rows, 500, truth)
-    assert (verdicts._calibration_tests(table)[0] < 0.05).mean() > power
+    assert (calibration._calibration_tests(table)[0] < 0.05).mean() > power
 
 
 @pytest.mark.parametrize("confidence", [0.52, 0.7, 0.98, 0.9999])
@@ -115,9 +116,9 @@ def test_unequal_weights_keep_the_level():
     rng = np.random.default_rng(3)
     weight = rng.gamma(0.5, 1.0, 200 * 2000)
     table, _ = table_of("wide", 200, 2000, extra={"sample_weight": weight})
-    p, _ = verdicts._calibration_tests(table)
+    p, _ = calibration._calibration_tests(table)
     assert (p < 0.05).mean() < 0.065
-    assert (verdicts._ece_bounds(table, 0.05) >= 0).all()
+    assert (calibration._ece_bounds(table, 0.05) >= 0).all()
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,7 @@ def test_unequal_weights_keep_the_level():
 def test_the_bound_of_the_ece_holds(kind, rows, truth):
     table, ece = table_of(kind, rows, 800_000 // max(rows, 1000), truth)
     for alpha in (0.05, 0.005):
-        held = (verdicts._ece_bounds(table, alpha) >= ece).mean()
+        held = (calibration._ece_bounds(table, alpha) >= ece).mean()
         assert held >= 1 - 1.2 * alpha - 3 * math.sqrt(alpha / len(ece))
 
 

@@ -13,11 +13,10 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Literal
 
-from equipoise.audit import AuditReport, group_name
+from equipoise.audit import AuditReport
 from equipoise.intervals import Interval
 from equipoise.metrics import METRICS
-from equipoise.texts import nearest, text_of
-from equipoise.verdicts import shown
+from equipoise.texts import group_name, nearest, shown, text_of
 
 __all__ = ["Gate", "OnInterval", "Outcome", "find_group", "split_names"]
 

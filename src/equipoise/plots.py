@@ -16,11 +16,11 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.audit import group_name
 from equipoise.frontier import pareto_front, pareto_mask
 from equipoise.inputs import class_count, column, matrix
 from equipoise.metrics import GroupRates, by_group, proportional_equality_of, reliability_of
 from equipoise.table import AuditTable
+from equipoise.texts import group_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

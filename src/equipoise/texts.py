@@ -10,7 +10,8 @@ import datetime
 import decimal
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null"})
@@ -98,3 +99,21 @@ def check_column(name: str, names: Sequence[str]) -> None:
         hint = f"did you mean {near!r}? " if near else ""
         shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
         raise ValueError(f"there is no column {name!r}; {hint}there are {shown}")
+
+
+def group_name(group: Hashable) -> str:
+    """Return how a group is shown: its value, or its values joined."""
+    return ", ".join(str(v) for v in group) if isinstance(group, tuple) else str(group)
+
+
+def shown(group: Hashable) -> str:
+    """Return a group's name on one line: what would move the cursor or hide text is escaped."""
+    name = group_name(group)
+    if name.isprintable():
+        return name
+    return "".join(
+        c.encode("unicode_escape").decode()
+        if unicodedata.category(c)[0] in "CZ" and c != " "
+        else c
+        for c in name
+    )

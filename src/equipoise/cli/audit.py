@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 import os
 import re
 import sys
@@ -17,13 +16,9 @@ import click
 from equipoise.cli.shared import OUTPUT_FILE, check_out, console, note, note_all
 
 if TYPE_CHECKING:
-    from rich.table import Table
-    from rich.text import Text
-
     from equipoise.audit import AuditReport
     from equipoise.cli.audits import Audits
     from equipoise.gates import Gate, Outcome
-    from equipoise.intervals import Interval
 
 MOST_LINES = 20
 """Failures of a gate that are listed."""
@@ -300,7 +295,8 @@ def _as_options(text: str) -> str:
 def _show(found: Mapping[str | None, AuditReport], by: Sequence[str]) -> None:
     from rich.text import Text
 
-    from equipoise.verdicts import shown
+    from equipoise.summary import side_by_side
+    from equipoise.texts import shown
 
     screen = console()
     for i, (model, report) in enumerate(found.items()):
@@ -309,55 +305,16 @@ def _show(found: Mapping[str | None, AuditReport], by: Sequence[str]) -> None:
         screen.print(report)
         if report.by:
             screen.print(Text(f"\nBy {', '.join(by)}", "bold"))
-            screen.print(_side_by_side(", ".join(by), report.by))
+            screen.print(side_by_side(", ".join(by), report.by))
     if len(found) > 1:
         screen.print(Text("\nAll models", "bold"))
-        screen.print(_side_by_side("model", found))
-
-
-def _side_by_side(heading: str, found: Mapping[Any, AuditReport]) -> Table:
-    """Return a table with a line for each model or part, and intervals of what is judged."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    from equipoise.verdicts import shown
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
-    table.add_column(Text(heading), overflow="fold", min_width=8)
-    for title in ("rows", "accuracy", "ECE", "ECE gap", "PE", "miscal."):
-        table.add_column(title, justify="right", no_wrap=True)
-    for key, report in found.items():
-        sure = report.intervals
-        assert sure is not None
-        pe = report.proportional_equality["stochastic"]
-        wrong = sum(v.word == "miscalibrated" for v in report.verdicts.values())
-        table.add_row(
-            Text(shown(key)),
-            f"{int(report.table['rows'].sum()):,}",
-            _figure(report.overall["accuracy"]),
-            _figure(report.overall["ece"], sure.overall, "ece"),
-            _figure(report.gaps.get("ece", math.nan), sure.gaps, "ece"),
-            _figure(pe, sure.proportional_equality, "stochastic"),
-            f"{wrong} of {len(report.verdicts)}",
-        )
-    return table
-
-
-def _figure(value: float, intervals: Mapping[str, Interval] | None = None, name: str = "") -> Text:
-    from rich.text import Text
-
-    text = Text("-" if math.isnan(value) else f"{value:.4f}")
-    sure = (intervals or {}).get(name)
-    if sure is not None and not math.isnan(sure.low):
-        text.append(f"\n{sure.low:.3f}-{sure.high:.3f}", "dim")
-    return text
+        screen.print(side_by_side("model", found))
 
 
 def _show_gates(
     gates: Sequence[Gate], outcomes: Sequence[tuple[Gate, str | None, Outcome]]
 ) -> None:
-    from equipoise.verdicts import shown
+    from equipoise.texts import shown
 
     for gate in gates:
         own = [(model, outcome) for g, model, outcome in outcomes if g is gate]

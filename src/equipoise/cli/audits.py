@@ -13,8 +13,7 @@ from equipoise.gates import Gate, Outcome, find_group, split_names
 from equipoise.metrics import GroupRates
 from equipoise.pushdown import Columns, fill, rates_of
 from equipoise.table import AuditTable
-from equipoise.texts import text_of
-from equipoise.verdicts import shown
+from equipoise.texts import shown, text_of
 
 if TYPE_CHECKING:
     from equipoise.gates import OnInterval

@@ -191,8 +191,8 @@ def _show(
     from rich.table import Table
     from rich.text import Text
 
-    from equipoise.audit import group_name
     from equipoise.metrics import by_group, overall
+    from equipoise.texts import group_name
 
     before, after = (by_group(t, "ece") for t in tables)
     rows = dict(zip(tables[0].groups, tables[0]["rows"].astype(int).tolist(), strict=True))

@@ -98,7 +98,7 @@ def _groups(
     """Return each row's group as a position in `group_names`; -1 if it is missing or new."""
     import numpy as np
 
-    from equipoise.audit import group_name
+    from equipoise.texts import group_name
 
     needed = hasattr(model, "temperatures_")
     strict = needed and model.unseen_group == "error"

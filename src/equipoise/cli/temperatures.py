@@ -13,13 +13,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from equipoise.audit import group_name
 from equipoise.calibration import GroupTemperatureScaling
 from equipoise.cli.columns import Codes, Faults, Floats, Texts, distinct, probabilities
 from equipoise.cli.shared import own_values
 from equipoise.cli.stream import Reader
 from equipoise.modelfile import replace_file
-from equipoise.texts import text_of, typed
+from equipoise.texts import group_name, text_of, typed
 
 # --- fit -------------------------------------------------------------------------------------
 

@@ -224,7 +224,7 @@ def _working(text: str) -> contextlib.AbstractContextManager[Any]:
 def _show(report: AuditReport, model: GroupwiseMLPClassifier, what: str, out: Path) -> None:
     from rich.text import Text
 
-    from equipoise.audit import group_name
+    from equipoise.texts import group_name
 
     lines = [("epochs", f"{model.n_iter_} run, the weights of epoch {model.best_epoch_} kept")]
     if model.scaling_ is not None:
