@@ -47,7 +47,9 @@ def interrupt(*_):
 
 
 def contents(folder):
-    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    """Return the files of a folder; the page has the command in it, and so the folder's name."""
+    found = {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    return {p: re.sub(rb"--(runs|out) \S+", b"", v) for p, v in found.items()}
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +84,9 @@ def test_tables_figures_and_page(first):
         "recipe.parquet",
     }
     page = (out / "README.md").read_text()
-    assert "    equipoise reproduce --grid quick\n" in page
+    assert f"    equipoise reproduce --grid quick --runs {folder}\n" in page
+    assert "These runs are not the paper's grid but a thinned one" in page
+    assert "These runs are not the paper's grid" in re.sub(r"\s+", " ", result.stdout)
     assert "**Not there yet: compas.**" in page
     assert "60 runs, 3 epochs each" in page  # 4 + 3 x 2 + 5 x 4, of each of two seeds
     # a note is said once, however many tables it is for
@@ -104,7 +108,8 @@ def test_another_folder_and_baseline(runs, tmp_path):
     result = reproduce("german", "--runs", runs, "--out", out, "--baseline", "point")
     assert result.exit_code == 0, result.output
     page = (out / "README.md").read_text()
-    assert "    equipoise reproduce --grid quick --baseline point\n" in page
+    command = f"equipoise reproduce --grid quick --runs {runs} --out {out} --baseline point"
+    assert f"    {command}\n" in page
     assert "all three against cross-entropy at its own best epoch" in page
     old = contents(runs / "quick" / "results")
     new = contents(out)
@@ -121,9 +126,10 @@ def test_a_damaged_part_is_set_aside_and_run_again(runs):
     part = sorted(store.glob("*.parquet"))[0]
     part.write_bytes(part.read_bytes()[:-200])
     next((store / "recipe").iterdir()).write_bytes(b"")  # made again without a word
-    with pytest.warns(UserWarning, match="a damaged part was set aside"):
-        result = reproduce("german", "--runs", runs)
+    result = reproduce("german", "--runs", runs)
     assert result.exit_code == 0, result.output
+    assert "Note: a damaged part was set aside as" in result.stderr
+    assert "UserWarning" not in result.stderr
     part.with_suffix(".damaged").unlink()
     log = store.relative_to(runs) / "parts.log"
     after = contents(runs)
@@ -147,7 +153,7 @@ def test_stopped_and_resumed(tmp_path, first, monkeypatch):
     assert result.exit_code == 130
     assert "0 of 2 parts are finished and safe; run the same command again" in result.stderr
     assert "Traceback" not in result.output
-    assert not (tmp_path / "quick" / "results").exists()
+    assert not list((tmp_path / "quick" / "results").iterdir())
     assert reproduce("german", "--runs", tmp_path).exit_code == 0
     expected = first[0] / "quick" / "results"
     assert contents(tmp_path / "quick" / "results") == contents(expected)
@@ -157,7 +163,7 @@ def test_stopped_later(runs, monkeypatch):
     monkeypatch.setattr("equipoise.paper.reproduce.digest", interrupt)
     result = reproduce("german", "--runs", runs)
     assert result.exit_code == 130
-    assert "Note: stopped" in result.stderr
+    assert "Note: stopped. Finished runs are safe: give the same command again" in result.stderr
 
 
 def test_results_of_another_grid_are_kept(runs):
@@ -190,7 +196,8 @@ def test_results_of_several_datasets_stand_together(runs):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["adult"], 1, "the grid 'quick' has no dataset 'adult'; it has german, compas"),
+        (["adult"], 1, "the grid 'quick' has no dataset 'adult'; it has german, compas\n"),
+        (["german", "--out", "/proc/x"], 1, "/proc/x cannot be written to (No such file"),
         (["--grid", "full"], 2, "'full' is not one of 'quick', 'paper'"),
         (["--address", "auto"], 2, "--address is for --engine ray"),
         (["--workers", "0"], 2, "0 is not in the range"),
@@ -204,6 +211,12 @@ def test_refused_before_any_work(tmp_path, arguments, code, message):
     assert message in result.stderr
     assert "Traceback" not in result.output
     assert not (tmp_path / "runs").exists()
+
+
+def test_no_address(tmp_path):
+    result = reproduce("german", "--runs", tmp_path, "--engine", "ray", "--address", "x")
+    assert result.exit_code == 1
+    assert "'x' is no address of a Ray cluster; it is host:port" in result.stderr
 
 
 def test_matplotlib_is_missed_before_any_work(tmp_path, monkeypatch):
@@ -223,3 +236,31 @@ def test_data_that_cannot_be_read_is_missed_before_any_work(tmp_path):
     assert result.exit_code == 1
     assert "german.data" in result.stderr
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("facts.json", b"{"), ("facts.json", b"{}"), ("choices.parquet", b"PAR1"), ("recipe", None)],
+)
+def test_damaged_results_are_made_again(runs, name, content):
+    out = runs / "quick" / "results"
+    before = contents(out)
+    if content is None:
+        (out / "german" / "recipe.parquet").unlink()
+    else:
+        (out / "german" / name).write_bytes(content)
+    result = reproduce("german", "--runs", runs)
+    assert result.exit_code == 0, result.output
+    assert contents(out) == before
+
+
+@pytest.mark.parametrize("content", [b"{", b"{}"])
+def test_damaged_results_of_another_dataset_are_named_before_any_work(runs, content, monkeypatch):
+    out = runs / "quick" / "results"
+    shutil.copytree(out / "german", out / "compas")
+    (out / "compas" / "facts.json").write_bytes(content)
+    monkeypatch.setattr("equipoise.paper.reproduce.run", None)  # not to be called
+    result = reproduce("german", "--runs", runs)
+    assert result.exit_code == 1
+    assert f"the results in {out / 'compas'} are damaged" in result.stderr
+    assert "remove that folder" in result.stderr

@@ -1,11 +1,13 @@
 """Tables, claims and figures: against loops over the raw rows, and where the truth is known."""
 
+import collections
 import copy
 import csv
 import dataclasses
 import io
 import math
 import re
+import statistics
 
 import numpy as np
 import pytest
@@ -144,7 +146,9 @@ def test_as_published(digest, raw, name, baseline):
     for technique, row in zip(OTHERS, every.rows, strict=True):
         seeds = raw.changes(name, technique, baseline)
         expected[technique] = [oracle.mean(column) for column in zip(*seeds, strict=True)]
-        assert row[2:] == near(expected[technique])
+        assert row[2:5] == near(expected[technique])
+        finite = [[v for v in column if not math.isnan(v)] for column in zip(*seeds, strict=True)]
+        assert row[5:] == near([statistics.median(v) if v else math.nan for v in finite])
     row = cells(tables.optimised([digest], name, baseline))
     theirs, *numbers = published()[name]["german"]
     best = min(REPLICAS, key=lambda t: raw.least(name, t))
@@ -211,21 +215,31 @@ def test_volumes(digest, raw):
     for i, technique in enumerate(SWEEP.techniques):
         row = cells(table, i)
         assert row["technique"] == technique.upper()
-        assert row["as published"] == near(raw.published_volume(technique))
-        assert row["as published, hybrid"] == near(raw.published_volume(technique, "group"))
+        for calibration, name in (("none", "as published"), ("group", "as published, hybrid")):
+            if raw.frontier(technique, "published", calibration):
+                assert row[name] == near(raw.published_volume(technique, calibration))
+            else:
+                assert row[name] is None, "nothing within the slack is not the same as 0"
         budget = raw.budget(technique)
         control = np.array(raw.volumes("ce", "none", budget))
         assert row["control, validated"] == near(control.mean())
-        for calibration, name in (("none", "validated"), ("group", "validated, hybrid")):
+        for calibration, name, short in (
+            ("none", "validated", "validated"),
+            ("group", "hybrid, validated", "hybrid"),
+        ):
             own = np.array(raw.volumes(technique, calibration, budget))
             assert row[name] == near(own.mean())
             difference = own - control
-            if difference.std() > 0:
+            found = row[f"{short} minus control"], row[f"{short} minus control 95% interval"]
+            if (technique, calibration) == ("ce", "none"):
+                assert found == (None, None)
+            elif difference.std() > 0:
                 span = stats.ttest_1samp(difference, 0.0).confidence_interval(0.95)
-                assert row[f"{name} 95% interval"] == near(tuple(span))
+                assert found[0] == near(difference.mean())
+                assert found[1] == near(tuple(span))
             else:
-                assert row[f"{name} 95% interval"] == (0.0, 0.0)
-    some = [row[i] > 0 for row in table.rows for i in (2, 3, 4, 5, 7)]
+                assert found == (0.0, (0.0, 0.0))
+    some = [row[i] is not None and row[i] > 0 for row in table.rows for i in (2, 3, 4, 5, 8)]
     assert 0.2 < np.mean(some) < 0.8
 
 
@@ -358,11 +372,11 @@ TRADE = "Some technique always has a better trade-off than cross-entropy (hyperv
 PAIRS = "MMCE and MMCE-W have the best trade-off on most datasets (hypervolume)"
 FAIREST = "MMCE and MMCE-W are best at fairness on 5 of 7"
 FOCAL = "FL has a worse trade-off than cross-entropy on most datasets"
-GAIN = "Optimising for fairness gains 82 to 98% of PE"
-CALIBRATION = "Optimising for calibration gains 12 to 26% of ECE"
+GAIN = "Optimising for fairness gains at least 82% of PE (82 to 98 in the paper)"
+CALIBRATION = "Optimising for calibration gains at least 12% of ECE (12 to 26 in the paper)"
 SCALING = "Dual temperature scaling improves ECE on all 7 datasets (15 bins)"
-HYBRID = "Hybrids have a better trade-off in most cases (techniques named where they do)"
-HOLDS, PART, NOT = "holds", "holds in part", "does not hold"
+HYBRID = "Hybrids have a better trade-off in most cases (named are the techniques that lean so)"
+HOLDS, PART, NOT, OPEN = "holds", "holds in part", "does not hold", "not shown"
 
 
 def test_what_is_clearly_better_holds():
@@ -387,17 +401,33 @@ def test_what_is_noise_does_not_hold_as_it_should_be():
     """All techniques are cross-entropy, so the best of seven on the test set is luck."""
     found = verdicts(several(noise=0.4))
     assert found[TRADE][0] == HOLDS
-    assert found[TRADE][1] != HOLDS
-    assert found[CALIBRATION][1] != HOLDS
-    assert found[FOCAL][1] != HOLDS
+    for claim in (TRADE, CALIBRATION, FOCAL, HYBRID):
+        assert found[claim][1] in (OPEN, NOT), claim
 
 
-def test_a_gain_that_is_too_small_holds_in_part():
+@pytest.mark.parametrize(("cases", "share"), [(7, 1.0), (7, 4 / 7), (7, 5 / 7), (56, 4 / 7)])
+def test_noise_is_hardly_ever_taken_for_a_finding(cases, share):
+    rng = np.random.default_rng(0)
+    found = collections.Counter(
+        verdict([claims._difference("", v) for v in rng.normal(size=(cases, 5))], share)
+        for _ in range(400)
+    )
+    assert found[HOLDS] == 0
+    assert found[PART] <= 0.03 * 400  # two of seven at 2.5% each: 1.2%
+    assert found[OPEN] >= 0.8 * 400
+
+
+def test_a_gain_that_is_too_small_does_not_hold():
     digests = several(better=("mmce",), worse=())
     for d in digests:
         rows = d.choices["technique"] == "mmce"
         for name in ("test_pe", "score"):
             d.choices[name][rows] *= 10.0  # half of cross-entropy's
+    assert verdicts(digests)[GAIN] == (NOT, NOT)
+    for d in digests[:4]:
+        rows = d.choices["technique"] == "mmce"
+        for name in ("test_pe", "score"):
+            d.choices[name][rows] /= 10.0
     assert verdicts(digests)[GAIN] == (PART, PART)
 
 
@@ -405,48 +435,57 @@ def test_one_split_shows_no_more_than_a_sign():
     d = construct(better=("mmce", "mmce-w*"), hybrid=0.5)
     d.facts["sweep"]["seeds"] = [0]
     found = verdicts([d])
-    assert found[TRADE] == (HOLDS, PART)
-    assert found[GAIN] == (HOLDS, PART)
-    assert found[SCALING] == (HOLDS, PART)
+    assert found[TRADE] == (HOLDS, OPEN)
+    assert found[GAIN] == (HOLDS, OPEN)
+    assert found[SCALING] == (HOLDS, OPEN)
 
 
 @pytest.mark.parametrize(
-    ("true", "leaning", "cases", "share", "expected"),
+    ("true", "undecided", "cases", "share", "expected"),
     [
-        (7, 7, 7, 1.0, HOLDS),
-        (6, 6, 7, 1.0, PART),
-        (0, 4, 7, 1.0, PART),
-        (0, 3, 7, 1.0, NOT),
-        (4, 4, 7, 4 / 7, HOLDS),
-        (3, 3, 7, 4 / 7, PART),
-        (0, 2, 7, 4 / 7, PART),
-        (0, 1, 7, 4 / 7, NOT),
-        (5, 5, 7, 5 / 7, HOLDS),
-        (4, 4, 7, 5 / 7, PART),
-        (1, 1, 1, 4 / 7, HOLDS),
-        (0, 1, 1, 4 / 7, PART),
+        (7, 0, 7, 1.0, HOLDS),
+        (6, 0, 7, 1.0, PART),
+        (4, 3, 7, 1.0, PART),
+        (3, 4, 7, 1.0, OPEN),
+        (3, 3, 7, 1.0, NOT),
+        (0, 7, 7, 1.0, OPEN),
+        (0, 6, 7, 1.0, NOT),
+        (4, 0, 7, 4 / 7, HOLDS),
+        (3, 0, 7, 4 / 7, PART),
+        (2, 0, 7, 4 / 7, PART),
+        (1, 3, 7, 4 / 7, OPEN),
+        (1, 2, 7, 4 / 7, NOT),
+        (5, 0, 7, 5 / 7, HOLDS),
+        (4, 0, 7, 5 / 7, PART),
+        (1, 0, 1, 4 / 7, HOLDS),
+        (0, 1, 1, 4 / 7, OPEN),
         (0, 0, 1, 4 / 7, NOT),
-        (2, 2, 2, 5 / 7, HOLDS),
-        (1, 1, 2, 5 / 7, PART),
+        (2, 0, 2, 5 / 7, HOLDS),
+        (1, 0, 2, 5 / 7, PART),
     ],
 )
-def test_verdict(true, leaning, cases, share, expected):
-    made = [Case("", i < true, i < leaning) for i in range(cases)]
-    assert verdict(made, share) == expected
+def test_verdict(true, undecided, cases, share, expected):
+    states = [True] * true + [None] * undecided
+    states += [False] * (cases - len(states))
+    # which way a case leans decides nothing
+    for leaning in (True, False):
+        assert verdict([Case("", state, leaning) for state in states], share) == expected
 
 
 def test_a_difference_counts_where_its_interval_excludes_0():
     for values, true, leaning in (
         ([1.0, 1.1, 0.9], True, True),
-        ([1.0, -0.9, 0.2], False, True),
+        ([1.0, -0.9, 0.2], None, True),
         ([-1.0, -1.1, -0.9], False, False),
         ([0.0, 0.0, 0.0], False, False),
-        ([1.0], False, True),
+        ([1.0], None, True),
         ([], False, False),
-        ([math.nan, 1.0], False, False),
+        ([math.nan, 1.0], None, False),
     ):
         case = claims._difference("x", np.array(values))
         assert (case.true, case.leaning) == (true, leaning), values
+    for values, true in (([9.0, 9.1, 8.9], False), ([11.0, 11.1], True), ([9.0, 10.5], None)):
+        assert claims._difference("x", np.array(values), least=10.0).true is true, values
 
 
 # --- claims on the small sweep ----------------------------------------------------------------
@@ -457,7 +496,8 @@ def counted(digest, text):
     (claim,) = [c for c in CLAIMS if c.text == text]
     found = []
     for cases in (claim.published(digest), claim.validated(digest)):
-        found.append((sum(c.true for c in cases), sum(c.leaning for c in cases), len(cases)))
+        found.append((sum(c.true is True for c in cases), sum(c.leaning for c in cases)))
+        found[-1] += (len(cases),)
         found[-1] += (" ".join(c.label for c in cases),)
     return found
 
@@ -533,7 +573,7 @@ def test_claim_of_a_gain(digest, raw):
     was, should = counted(digest, CALIBRATION)
     best = min(REPLICAS, key=lambda t: raw.least("table5", t))
     gain = oracle.mean([row[1] for row in raw.changes("table5", best, "mixed")])
-    assert was[:3] == (int(gain >= 12), int(gain > 0), 1)
+    assert was[:3] == (int(gain >= 12), int(gain >= 12), 1)
     assert was[3] == f"german {gain:+.1f}% ({best.upper()})"
     row = cells(tables.validated([digest], "table5"))  # itself held against the raw rows
     low, _ = row["ECE 95% interval"]
@@ -545,10 +585,14 @@ def test_every_claim_has_both_readings(digest):
     table = claims_table([digest, construct()])
     assert len(table.rows) == len(CLAIMS) == 13
     for row in table.rows:
-        assert {row[1], row[3]} <= {HOLDS, PART, NOT}
+        assert row[1] in {HOLDS, PART, NOT}
+        assert row[3] in {HOLDS, PART, NOT, OPEN}
         for text in (row[2], row[4]):
-            true, cases = map(int, re.match(r"(\d+) of (\d+)", text).groups())
-            assert 0 <= true <= cases
+            form = r"(\d+) of (\d+) true, (\d+) needed(?:, (\d+) open of which (\d+) lean)?"
+            numbers = [int(v or 0) for v in re.match(form, text).groups()]
+            true, cases, needed, undecided, leaning = numbers
+            assert 0 <= leaning <= undecided <= cases - true
+            assert 1 <= needed <= cases
             assert "german" in text
             assert "nan" not in text
 
@@ -680,12 +724,14 @@ def test_terminal(digest, width):
     for reading, table in results.main_tables([digest]):
         screen = Console(file=io.StringIO(), width=width)
         title = f"{results.heading(table.name, reading)}: {table.title}"
-        screen.print(rich_table(table, title, table.notes))
+        screen.print(rich_table(table, title, table.notes, width))
         text = screen.file.getvalue()
         assert max(map(len, text.splitlines())) <= width
         assert "…" not in text, "no digit is cut off"
         if width > 60 and table.name != "claims":
             assert "german" in text
+            for name, _ in table.narrow:
+                assert all(word in text for word in name.split()), "no heading is broken"
         # brackets are no markup
         if width == 200 and table.name == "table2":
             assert "Pr[A=1], Pr[Y=1|A=0], Pr[Y=1|A=1]" in text
@@ -709,13 +755,16 @@ def test_figures(digest, hybrid):
     assert figures.rendered(again, "svg") == svg
     assert figures.rendered(again, "png") == png
     assert png.startswith(b"\x89PNG\r\n")
-    labels = set(re.findall(r">([A-Z][A-Z*-]*(?:_ts)?)</text>", svg.decode()))
-    expected = set()
+    form = r">([A-Z][A-Z*-]*(?:_ts)?)(?: \(right: (\d) of 3 splits\))?</text>"
+    said = dict(re.findall(form, svg.decode()))
+    labels, expected = set(said), set()
     for t in SWEEP.techniques:
         for calibration in ("none", "group") if hybrid else ("none",):
             chosen = digest.best(t, "validated", "balanced", calibration, controls=4)
             if len(digest.frontier(t, "published", calibration)) or any(chosen):
                 expected.add(t.upper() + ("_ts" if calibration == "group" else ""))
+                n = sum(map(bool, chosen))
+                assert said[shown(t, calibration)] == ("" if n == 3 else str(n))
     assert labels - {"PE"} == expected
     assert "FL" not in labels, "never within the slack"
 
@@ -744,7 +793,9 @@ def test_what_the_figures_show(digest, raw):
                 if best
             ]
             if there:
-                line = bars.pop(name).lines[0]
+                drawn = bars.pop(name)
+                assert bool(drawn.has_xerr) == (len(there) >= figures.FEWEST)
+                line = drawn.lines[0]
                 np.testing.assert_allclose(line.get_xydata(), [np.mean(there, 0)], rtol=1e-6)
                 partly += len(there) < len(raw.splits)
     assert not lines
@@ -773,10 +824,10 @@ def test_folder_of_results(digest, tmp_path, monkeypatch):
     page = (tmp_path / "README.md").read_text()
     assert "**Not there yet: compas.**" in page
     assert "    equipoise reproduce\n" in page
-    assert "1 datasets (german), 90 runs, 6 epochs each" in page
+    assert "1 dataset (german), 90 runs, 6 epochs each" in page
     for name in re.findall(r"\((figures/.*?)\)", page):
         assert (tmp_path / name).exists()
-    for note in ("as it should be", "Dead networks", "mmce-w 100%", tables.BASELINES["point"]):
+    for note in ("as it should be", "Dead networks", "MMCE-W 100%", tables.BASELINES["point"]):
         assert note in page
     # the baseline is that of the tables with every technique too
     assert (tmp_path / "tables" / "table5-all.csv").read_text() == as_csv(

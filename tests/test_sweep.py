@@ -188,6 +188,11 @@ def test_several_groups(tmp_path, monkeypatch):
     one = dataclasses.replace(SWEEP, rhos=(0.5,))
     with pytest.raises(ValueError, match=r"3 groups.*needs a weight for each"):
         run(plan(one, tmp_path / "one", data)[1], progress=False)
+    for weights in ((0.5, 0.5), (0.25, 0.25, 0.25, 0.25)):
+        other = dataclasses.replace(SWEEP, rhos=(weights,))
+        with pytest.raises(ValueError, match=r"has 3 groups, but rhos has \[0\.\d+, .*for each"):
+            plan(other, tmp_path / "other", data)
+    assert not (tmp_path / "other").exists()
 
 
 def test_losses_of_the_caller(tmp_path):
@@ -199,6 +204,51 @@ def test_losses_of_the_caller(tmp_path):
     with pytest.raises(ValueError, match=r"unknown technique 'mmce-w\*'; there are ce, ls"):
         plan(sweep, tmp_path / "other", DATA)
     assert not (tmp_path / "other").exists()
+
+
+def first(batch):
+    """Say something."""
+    return batch.log_prob.exp().mean((-1, -2))  # and more
+
+
+def twin(batch):
+    return batch.log_prob.exp().mean((-1, -2))
+
+
+def second(batch):
+    return batch.log_prob.exp().mean((-1, -2)) ** 2
+
+
+def test_a_changed_loss_does_not_meet_old_parts(tmp_path):
+    sweep = dataclasses.replace(SWEEP, techniques=("mine",), controls=1)
+
+    def opened(loss, folder="mine"):
+        return plan(sweep, tmp_path / folder, DATA, {"mine": loss})
+
+    own = Loss(first, "gaps", added=True)
+    opened(own)
+    opened(Loss(first, "gaps", added=True))
+    for other in (Loss(second, "gaps", added=True), Loss(first, "gaps", added=True, grouped=False)):
+        with pytest.raises(ValueError, match="holds runs with another loss of the name 'mine'"):
+            opened(other)
+    # a name of the library's may be given another meaning too
+    plain = dataclasses.replace(SWEEP, techniques=("ls",), controls=1)
+    plan(plain, tmp_path / "ls", DATA)
+    with pytest.raises(ValueError, match="another loss of the name 'ls'"):
+        plan(plain, tmp_path / "ls", DATA, {"ls": own})
+    # stores of before did not say what their names meant
+    about = tmp_path / "mine" / "sweep.json"
+    old = json.loads(about.read_text())
+    assert set(old.pop("losses")) == {"mine"}
+    about.write_text(json.dumps(old))
+    opened(Loss(second, "gaps", added=True))
+
+
+def test_comments_and_docstrings_do_not_change_a_loss():
+    texts = [PLAN._text(function) for function in (first, twin, second)]
+    assert texts[0].replace("first", "twin") == texts[1] != texts[2].replace("second", "twin")
+    assert PLAN._text(print) == "print"
+    assert PLAN._text(eval("lambda batch: 1")) == "<lambda>"
 
 
 def test_query_wants_finished_parts(copy, tmp_path):
@@ -363,9 +413,22 @@ def test_a_part_that_another_process_has_repaired_stays(copy, monkeypatch, made)
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b"3", b'"x"', b'{"sweep": {}}', b'{"sweep": 3, "data": ""}', b"\xff"],
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"3",
+        b'"x"',
+        b'{"sweep": {}}',
+        b'{"sweep": 3, "data": ""}',
+        b"\xff",
+        b"losses",
+    ],
 )
 def test_a_damaged_description_is_refused(content, copy):
+    if content == b"losses":
+        about = json.loads((copy / "sweep.json").read_text())
+        content = json.dumps(about | {"losses": 3}).encode()
     (copy / "sweep.json").write_bytes(content)
     for open_store in (lambda: Store(copy), lambda: plan(SWEEP, copy, DATA)):
         with pytest.raises(

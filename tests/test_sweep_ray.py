@@ -146,7 +146,9 @@ def test_a_worker_that_always_dies(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(RUN, "RETRIES", 0)
     losses = {**LOSSES, "mmce": Loss(lambda *_: os._exit(1), "pair-wise", added=True)}
     work = plan(SWEEP, tmp_path, DATA, losses)[1]
-    with pytest.raises(RuntimeError, match=r"the Ray cluster gave up on a part \(.*; parts that"):
+    with pytest.raises(
+        ConnectionError, match=r"the Ray cluster gave up on a part \(.*; parts that"
+    ):
         run(work, losses=losses, engine="ray", address=cluster.address, progress=False)
     assert others(tmp_path) == []
 

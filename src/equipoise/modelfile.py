@@ -5,11 +5,13 @@ Loading runs no code. A digest over both parts shows a file that was damaged or 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,20 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
         raise ValueError(f"{os.fspath(path)} is damaged or was edited: its digest does not match")
     about: dict[str, Any] = json.loads(text)
     return about, arrays
+
+
+@contextmanager
+def writing_to(folder: Path, safe: str) -> Iterator[None]:
+    """Explain what goes wrong in writing to a folder, and say what is safe all the same."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise OSError(
+            f"{folder} cannot be written to ({error.strerror or error}); "
+            f"{'free some space' if full else 'make that possible, or choose another folder'}. "
+            f"{safe}"
+        ) from None
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -117,3 +117,8 @@ def shown(group: Hashable) -> str:
         else c
         for c in name
     )
+
+
+def counted(count: int, what: str) -> str:
+    """Return a number of things, in the plural unless it is one."""
+    return f"{count:,} {what}{'s' * (count != 1)}"

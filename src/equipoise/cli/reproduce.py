@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import click
@@ -71,9 +72,12 @@ def reproduce(
     DATASET is one or more of the grid's datasets, by default all. Runs that are finished are kept
     and never run again: stop with Ctrl-C at any time, and give the same command to go on.
     """
+    from equipoise.modelfile import writing_to
     from equipoise.paper.figures import blank
     from equipoise.paper.render import rich_table
     from equipoise.paper.reproduce import (
+        SAFE,
+        check_folder,
         chosen_sweeps,
         load_all,
         reproduce_dataset,
@@ -88,36 +92,58 @@ def reproduce(
     loaded = load_all(sweeps, data)
     folder = runs / grid_name
     out = folder / "results" if out is None else out
-    saved_digests(out, grid_name)  # results of another grid are refused now too
+    saved_digests(out, grid_name, but=sweeps)  # results of another grid are refused now too
+    check_folder(out)
     err = console(stderr=True)
     fresh = []
     try:
-        for name, sweep in sweeps.items():
-            found = reproduce_dataset(
-                sweep,
-                loaded[name],
-                folder / name,
-                engine=engine,  # type: ignore[arg-type]
-                address=address,
-                workers=workers,
-                say=err.print,
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.showwarning = lambda message, *_args, **_options: note(str(message))
+            for name, sweep in sweeps.items():
+                found = reproduce_dataset(
+                    sweep,
+                    loaded[name],
+                    folder / name,
+                    engine=engine,  # type: ignore[arg-type]
+                    address=address,
+                    workers=workers,
+                    say=err.print,
+                )
+                with writing_to(out, SAFE):
+                    found.save(out / name)
+                fresh.append(found)
+        saved = saved_digests(out, grid_name)
+        done = {d.dataset for d in saved}
+        absent = [name for name in chosen_sweeps(grid_name, ()) if name not in done]
+        with writing_to(out, SAFE):
+            write_results(
+                out,
+                saved,
+                _command(),
+                absent,
+                baseline,  # type: ignore[arg-type]
             )
-            found.save(out / name)
-            fresh.append(found)
     except KeyboardInterrupt as stopped:
-        note("; ".join(getattr(stopped, "__notes__", ["stopped"])))
+        note("; ".join(getattr(stopped, "__notes__", [f"stopped. {SAFE}"])))
         raise SystemExit(130) from None
-    saved = saved_digests(out, grid_name)
-    done = {d.dataset for d in saved}
-    absent = [name for name in chosen_sweeps(grid_name, ()) if name not in done]
-    command = ["equipoise", "reproduce", "--grid", grid_name]
-    command += [] if baseline == "mixed" else ["--baseline", baseline]
-    write_results(out, saved, command, absent, baseline)  # type: ignore[arg-type]
     screen = console()
     said: set[str] = set()
     for reading, table in main_tables(fresh, baseline):  # type: ignore[arg-type]
         title = f"{heading(table.name, reading)}: {table.title}"
-        screen.print(rich_table(table, title, [n for n in table.notes if n not in said]))
+        new = [n for n in table.notes if n not in said]
+        screen.print(rich_table(table, title, new, screen.width))
         screen.print()
         said |= set(table.notes)
     screen.print(f"Tables, figures and a page with all of them: {out / 'README.md'}")
+
+
+def _command() -> list[str]:
+    """Return the command that makes the folder of results: its datasets are those of the grid."""
+    context = click.get_current_context()
+    given = click.core.ParameterSource.COMMANDLINE
+    found = ["equipoise", "reproduce", "--grid", context.params["grid_name"]]
+    for name in ("runs", "out", "data", "baseline"):
+        if context.get_parameter_source(name) == given:
+            found += [f"--{name}", str(context.params[name])]
+    return found

@@ -15,7 +15,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import platform
 from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,9 +26,9 @@ from equipoise.datasets import Dataset
 from equipoise.frontier import balanced_score, pareto_mask, within_slack
 from equipoise.metrics import GroupRates, proportional_equality
 from equipoise.modelfile import replace_file
-from equipoise.sweep import Store
+from equipoise.sweep import Store, Sweep
 from equipoise.sweep.plan import CONTROL_STEP, RunPart
-from equipoise.sweep.store import encode, versions
+from equipoise.sweep.store import encode, processor, versions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -163,11 +162,18 @@ class Digest:
         path = Path(folder)
         if not (path / "facts.json").exists():
             raise FileNotFoundError(f"{path} holds no results; run: equipoise reproduce")
-        choices, frontiers, recipe = (
-            _numpy(parquet.read_table(path / f"{name}.parquet"))
-            for name in ("choices", "frontiers", "recipe")
-        )
-        facts = json.loads((path / "facts.json").read_text("utf-8"))
+        try:
+            choices, frontiers, recipe = (
+                _numpy(parquet.read_table(path / f"{name}.parquet"))
+                for name in ("choices", "frontiers", "recipe")
+            )
+            facts = json.loads((path / "facts.json").read_text("utf-8"))
+            Sweep.from_dict(facts["sweep"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"the results in {path} are damaged ({type(error).__name__}: {error}); remove that "
+                "folder, and give the command again: finished runs are not run again"
+            ) from None
         return cls(choices, frontiers, recipe, facts)
 
 
@@ -407,7 +413,6 @@ def _facts(runs: _Runs, store: Store, parts: Sequence[RunPart], data: Dataset) -
         "data": {
             "fingerprint": store.data,
             "rows": len(y),
-            "test_rows": -(-len(y) // 8),
             "columns": data.X.shape[1],
             "a1": float((a == 1).mean()),
             "y1_a0": float((y[a == 0] == 1).mean()),
@@ -423,19 +428,18 @@ def _facts(runs: _Runs, store: Store, parts: Sequence[RunPart], data: Dataset) -
         },
         # share of runs that end with logits of 0 on most test rows
         "dead": {t: float((dead[technique == t, -1] > 0.5).mean()) for t in sweep.techniques},
-        "versions": versions(store.path(parts[0].key)) | {"processor": _processor()},
+        "versions": _made_with([versions(store.path(part.key)) for part in parts]),
     }
 
 
-def _processor() -> str:
-    """Return what the system calls its processor: another one rounds differently."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-        return next(
-            line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
-        )
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
+def _made_with(each: Sequence[dict[str, str]]) -> dict[str, str]:
+    """Return the versions that made the parts; all of them where they differ."""
+    # a part that does not say what processor made it counts as made here
+    each = [{"processor": processor()} | made for made in each]
+    names = dict.fromkeys(name for made in each for name in made)
+    return {
+        name: " and ".join(sorted({made[name] for made in each if name in made})) for name in names
+    }
 
 
 def _stacked(blocks: Sequence[dict[str, Any]]) -> dict[str, NDArray[Any]]:

@@ -59,8 +59,8 @@ def as_csv(table: Table) -> str:
     return out.getvalue()
 
 
-def rich_table(table: Table, title: str, notes: Sequence[str]) -> RichTable:
-    """Return the table for a terminal, above some of its notes."""
+def rich_table(table: Table, title: str, notes: Sequence[str], width: int) -> RichTable:
+    """Return the table for a terminal of some width, above some of its notes."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table as RichTable
@@ -76,10 +76,17 @@ def rich_table(table: Table, title: str, notes: Sequence[str]) -> RichTable:
         padding=(0, 1, 0, 0),
     )
     narrow = table.narrow or [(h, f"{{{i}}}") for i, h in enumerate(table.header)]
-    for name, _ in narrow:
-        found.add_column(escape(name), overflow="fold")  # no digit is cut off
-    for row in shown_rows(table):
-        found.add_row(*(escape(form.format(*row)) for _, form in narrow))
+    rows = [[form.format(*row) for _, form in narrow] for row in shown_rows(table)]
+    longest = [
+        max(len(word) for text in column for word in text.split())
+        for column in zip([name for name, _ in narrow], *rows, strict=True)
+    ]
+    # words stay whole where there is room for that; no digit is ever cut off
+    room = sum(longest) + 2 * len(longest) <= width
+    for (name, _), least in zip(narrow, longest, strict=True):
+        found.add_column(escape(name), overflow="fold", min_width=least if room else None)
+    for row in rows:
+        found.add_row(*map(escape, row))
     return found
 
 

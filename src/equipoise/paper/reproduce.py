@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Literal
 
 from equipoise.datasets import Dataset, load
+from equipoise.modelfile import writing_to
 from equipoise.paper.digest import Digest, digest
 from equipoise.paper.grids import grid
 from equipoise.paper.scaling import recipe_file
 from equipoise.paper.snippet import TECHNIQUES
 from equipoise.sweep import Sweep, plan, run
+
+SAFE = "Finished runs are safe: give the same command again to go on"
+
+
+def check_folder(folder: Path) -> None:
+    """Make a folder, and raise unless files can be written there."""
+    with writing_to(folder, "Nothing was run yet"):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
 
 
 def chosen_sweeps(name: str, datasets: Sequence[str]) -> dict[str, Sweep]:
@@ -22,6 +34,7 @@ def chosen_sweeps(name: str, datasets: Sequence[str]) -> dict[str, Sweep]:
     if unknown:
         raise ValueError(
             f"the grid {name!r} has no dataset {unknown[0]!r}; it has {', '.join(sweeps)}"
+            + (", and --grid paper has it" if unknown[0] in grid("paper") else "")
         )
     return {d: s for d, s in sweeps.items() if d in datasets or not datasets}
 
@@ -60,7 +73,8 @@ def reproduce_dataset(
         progress=progress,
     )
     say(f"{sweep.dataset}: temperatures by the paper's recipe")
-    recipes = [recipe_file(runs, data, sweep, seed) for seed in sweep.seeds]
+    with writing_to(Path(runs), SAFE):
+        recipes = [recipe_file(runs, data, sweep, seed) for seed in sweep.seeds]
     say(f"{sweep.dataset}: reading {sum(w.steps for w in work):,} rows")
     return digest(store, [w.part for w in work], recipes, data)
 
@@ -72,13 +86,25 @@ def load_all(
     return {name: load(name, data_dir=data_dir) for name in sweeps}
 
 
-def saved_digests(folder: Path, name: str) -> list[Digest]:
-    """Return the digests of a grid that a folder holds, in the order of the grid."""
-    found = [folder / d for d in grid(name) if (folder / d / "facts.json").exists()]
-    digests = [Digest.load(path) for path in found]
-    for path, d in zip(found, digests, strict=True):
-        if d.facts["sweep"] != grid(name)[d.dataset].to_dict():
+def saved_digests(folder: Path, name: str, but: Collection[str] = ()) -> list[Digest]:
+    """Return the digests of a grid that a folder holds, in the order of the grid.
+
+    Damaged ones of the datasets `but` are left out: they are made anew.
+    """
+    digests = []
+    for dataset, sweep in grid(name).items():
+        path = folder / dataset
+        if not (path / "facts.json").exists():
+            continue
+        try:
+            found = Digest.load(path)
+        except ValueError:
+            if dataset in but:
+                continue
+            raise
+        if found.facts["sweep"] != sweep.to_dict():
             raise ValueError(
                 f"{path} holds results of another grid; choose another folder with --out"
             )
+        digests.append(found)
     return digests

@@ -10,9 +10,11 @@ from equipoise.modelfile import replace_file
 from equipoise.paper import tables
 from equipoise.paper.claims import claims_table
 from equipoise.paper.digest import Digest
-from equipoise.paper.figures import pareto_figure, rendered
+from equipoise.paper.figures import CAPTION, pareto_figure, rendered
+from equipoise.paper.published import shown
 from equipoise.paper.render import as_csv, escaped, markdown
 from equipoise.paper.tables import EXPERIMENTS, Baseline, Table
+from equipoise.texts import counted
 
 
 def main_tables(digests: Sequence[Digest], baseline: Baseline = "mixed") -> list[tuple[str, Table]]:
@@ -77,10 +79,10 @@ def write_results(
     """
     for sub in ("tables", "figures"):
         (folder / sub).mkdir(parents=True, exist_ok=True)
-    shown = main_tables(digests, baseline)
-    for _, table in shown:
+    main = main_tables(digests, baseline)
+    for _, table in main:
         _put(folder / "tables" / f"{table.name}.md", markdown(table))
-    for table in [*(t for _, t in shown), *more_tables(digests, baseline)]:
+    for table in [*(t for _, t in main), *more_tables(digests, baseline)]:
         _put(folder / "tables" / f"{table.name}.csv", as_csv(table))
     for digest in digests:
         for hybrid in (False, True):
@@ -88,7 +90,7 @@ def write_results(
             for kind in ("svg", "png"):
                 path = folder / "figures" / f"{figure_name(digest.dataset, hybrid)}.{kind}"
                 replace_file(path, rendered(figure, kind))
-    _put(folder / "README.md", _page(digests, shown, command, absent))
+    _put(folder / "README.md", _page(digests, main, command, absent))
 
 
 def figure_name(dataset: str, hybrid: bool) -> str:
@@ -102,14 +104,14 @@ def _put(path: Path, text: str) -> None:
 
 def _page(
     digests: Sequence[Digest],
-    shown: Sequence[tuple[str, Table]],
+    main: Sequence[tuple[str, Table]],
     command: Sequence[str],
     absent: Sequence[str],
 ) -> str:
     runs = sum(sum(d.facts["runs"].values()) * len(d.seeds) for d in digests)
     made = {f"{k} {v}" for d in digests for k, v in d.facts["versions"].items()}
     some = {
-        d.dataset: [f"{t} {100 * s:.0f}%" for t, s in d.facts["dead"].items() if s >= 0.005]
+        d.dataset: [f"{shown(t)} {100 * s:.0f}%" for t, s in d.facts["dead"].items() if s >= 0.005]
         for d in digests
     }
     dead = "; ".join(f"{name} {', '.join(shares)}" for name, shares in some.items() if shares)
@@ -121,11 +123,12 @@ def _page(
         "# The paper, reproduced",
         "",
         "This page is generated. Every number of ours comes from the runs; every number marked",
-        "(paper) is what the paper printed.",
+        "(paper) is the paper's.",
         "",
         "    " + shlex.join(command),
         "",
-        f"{len(digests)} datasets ({', '.join(d.dataset for d in digests)}), {runs:,} runs, "
+        f"{counted(len(digests), 'dataset')} ({', '.join(d.dataset for d in digests)}), "
+        f"{runs:,} runs, "
         f"{digests[0].facts['sweep']['epochs']} epochs each; made with {', '.join(sorted(made))}.",
         *(["", f"**Not there yet: {', '.join(absent)}.**"] if absent else []),
         "",
@@ -138,11 +141,11 @@ def _page(
         "`DATASET/choices.parquet`.",
         "",
     ]
-    order = [shown[-1], *shown[:-1]]
+    order = [main[-1], *main[:-1]]
     for reading, table in order:
         text = markdown(table).replace("### ", f"## {heading(table.name, reading)}: ", 1)
         lines += [text]
-    lines += ["## Figures", ""]
+    lines += ["## Figures", "", escaped(CAPTION), ""]
     for digest in digests:
         for hybrid in (False, True):
             name = figure_name(digest.dataset, hybrid)

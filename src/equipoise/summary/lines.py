@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from equipoise.texts import shown
+from equipoise.texts import counted, shown
 
 MOST_GROUPS = 100
 """Groups shown; of more, those with the largest gaps."""
@@ -32,11 +32,6 @@ def number(value: float) -> str:
     """Return a figure to four digits; a dash where there is none."""
     # adding 0 takes the sign off a zero
     return "-" if math.isnan(value) else f"{round(value, 4) + 0.0:.4f}"
-
-
-def counted(count: int, what: str) -> str:
-    """Return a number of things, in the plural where it is one."""
-    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def heading(report: Any) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import hashlib
+import inspect
 import itertools
 import json
 import math
 import os
+import textwrap
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -23,7 +26,8 @@ RUNS = 128
 """Runs of a part at most: four chunks of the engine, some minutes on one core."""
 
 FORMAT = 1
-"""To be raised when the same description gives other numbers: older parts are not reused then."""
+"""To be raised when the same description gives other numbers or, `RUNS` being another, other parts:
+older ones are not reused then."""
 
 CONTROL_STEP = 1000
 """The j-th control of seed s starts from the weights of seed s + 1000 j."""
@@ -178,7 +182,13 @@ class Sweep:
 
     def parts(self, data: Dataset, losses: Mapping[str, Loss] = LOSSES) -> list[RunPart]:
         """Cut the sweep into parts of at most `RUNS` runs, all of one split and of equal size."""
-        mark = fingerprint(data)
+        mark, n_groups = fingerprint(data), len(data.group_names)
+        wrong = [v for v in self.rhos if isinstance(v, tuple) and len(v) != n_groups]
+        if wrong:
+            raise ValueError(
+                f"{self.dataset} has {n_groups} groups, but rhos has {list(wrong[0])}; "
+                "give a weight for each"
+            )
         found = []
         for seed in self.seeds:
             configs = self.configs(seed, losses)
@@ -215,6 +225,32 @@ class RunPart:
             **shared,
         }
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:20]
+
+
+def meanings(techniques: Iterable[str], losses: Mapping[str, Loss]) -> dict[str, str]:
+    """Return a hash of each technique's loss that is not the library's own.
+
+    It is of the loss's own text and attributes: what its function calls in turn is not looked at.
+    """
+    found = {}
+    for name in techniques:
+        loss = losses[name]
+        if loss is not LOSSES.get(name):
+            about = (_text(loss.term), loss.form, loss.added, loss.constants, loss.grouped)
+            found[name] = hashlib.sha256(repr(about).encode()).hexdigest()[:20]
+    return found
+
+
+def _text(function: Callable[..., Any]) -> str:
+    """Return a function's text without comments and docstring, or its name where there is none."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return getattr(function, "__qualname__", repr(function))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree)
 
 
 def fingerprint(data: Dataset) -> str:

@@ -67,7 +67,7 @@ def plan(
 ) -> tuple[Store, list[Work]]:
     """Open the store of a sweep, and return all its parts."""
     parts = sweep.parts(data, losses)
-    store = Store(folder, sweep, fingerprint(data))
+    store = Store(folder, sweep, fingerprint(data), losses)
     return store, [Work(store, part, data) for part in parts]
 
 
@@ -107,8 +107,8 @@ def run(
         raise ValueError(f"unknown engine {engine!r}; there are {', '.join(engines)}")
     if address is not None and engine != "ray":
         raise ValueError("an address is for engine='ray'")
-    if workers is not None and workers < 1:
-        raise ValueError(f"workers must be a whole number from 1 on, got {workers}")
+    if workers is not None and (not isinstance(workers, int) or workers < 1):
+        raise ValueError(f"workers must be a whole number from 1 on, got {workers!r}")
     try:
         for store in {id(w.store): w.store for w in work}.values():
             for path in store.set_aside_damaged(w.part.key for w in work if w.store is store):
@@ -261,7 +261,7 @@ def _ray(
             except ray.exceptions.RayTaskError as error:
                 raise error.cause from error
             except ray.exceptions.RayError as error:
-                raise RuntimeError(
+                raise ConnectionError(
                     f"the Ray cluster gave up on a part ({str(error).splitlines()[0]}); parts that "
                     "were finished are safe, run the same command again to go on"
                 ) from error
@@ -279,8 +279,12 @@ def _ray(
 def _knock(address: str) -> None:
     """Raise where nothing listens at host:port; Ray would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not port.isdigit():
+    if address in ("", "auto", "local"):
         return
+    if not host or not port.isdigit():
+        raise ValueError(
+            f"{address!r} is no address of a Ray cluster; it is host:port, ray://host:port or auto"
+        )
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
     except OSError as error:

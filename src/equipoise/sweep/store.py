@@ -6,7 +6,6 @@ their numbers depend on, so a changed description never meets an old file.
 
 from __future__ import annotations
 
-import errno
 import importlib.metadata
 import json
 import os
@@ -22,8 +21,8 @@ import numpy as np
 
 from equipoise.engine import Config, StackResult
 from equipoise.losses import LOSSES, Loss
-from equipoise.modelfile import replace_file
-from equipoise.sweep.plan import FORMAT, Sweep
+from equipoise.modelfile import replace_file, writing_to
+from equipoise.sweep.plan import FORMAT, Sweep, meanings
 
 if TYPE_CHECKING:
     import duckdb
@@ -46,19 +45,27 @@ class Store:
         exists, whatever sweep it holds.
     data
         The fingerprint of the data.
+    losses
+        What each technique's name stands for.
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], sweep: Sweep | None = None, data: str = ""
+        self,
+        folder: str | os.PathLike[str],
+        sweep: Sweep | None = None,
+        data: str = "",
+        losses: Mapping[str, Loss] = LOSSES,
     ) -> None:
         self.folder = Path(folder)
         path = self.folder / ABOUT
+        own = {} if sweep is None else meanings(sweep.techniques, losses)
         if sweep is not None and not path.exists():
-            self._create(path, {"sweep": sweep.to_dict(), "data": data, "format": FORMAT})
+            about = {"sweep": sweep.to_dict(), "data": data, "format": FORMAT, "losses": own}
+            self._create(path, about)
         try:
             about = json.loads(path.read_text("utf-8"))
             self.sweep, self.data = Sweep.from_dict(about["sweep"]), str(about["data"])
-            made_as = about.get("format", 1)
+            made_as, meant = about.get("format", 1), dict(about.get("losses", own))
         except (FileNotFoundError, NotADirectoryError):
             raise FileNotFoundError(
                 f"{self.folder} holds no sweep ({ABOUT} is missing); run one into it, or name "
@@ -81,6 +88,12 @@ class Store:
                 f"{self.folder} holds another sweep (its {', '.join(different)} differ); "
                 "choose another folder, or remove this one"
             )
+        changed = sorted(dict(meant.items() ^ own.items()))
+        if changed:
+            raise ValueError(
+                f"{self.folder} holds runs with another loss of the name {changed[0]!r}; "
+                "choose another folder or another name, or remove this one"
+            )
         if data != self.data:
             raise ValueError(
                 f"{self.folder} holds runs on other data (of {self.sweep.dataset}); "
@@ -102,15 +115,8 @@ class Store:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """Explain what goes wrong in writing to the folder."""
-        try:
+        with writing_to(self.folder, "Parts that were finished are safe, and are not run again"):
             yield
-        except OSError as error:
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            raise OSError(
-                f"{self.folder} cannot be written to ({error.strerror or error}); "
-                f"{'free some space' if full else 'make that possible, or choose another folder'}. "
-                "Parts that were finished are safe, and are not run again"
-            ) from None
 
     def path(self, key: str) -> Path:
         """Return the file of a part."""
@@ -234,6 +240,7 @@ def encode(table: pa.Table, key: str) -> bytes:
     floats = [f.name for f in table.schema if pa.types.is_float32(f.type)]
     made = {name: importlib.metadata.version(name) for name in VERSIONS}
     made |= {"python": sys.version.split()[0], "machine": platform.machine()}
+    made["processor"] = processor()
     about = {"equipoise.key": key, "equipoise.versions": json.dumps(made)}
     sink = pa.BufferOutputStream()
     parquet.write_table(
@@ -246,6 +253,17 @@ def encode(table: pa.Table, key: str) -> bytes:
         write_page_checksum=True,
     )
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def processor() -> str:
+    """Return what the system calls its processor: another one rounds differently."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        return next(
+            line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
+        )
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
 
 
 def versions(path: Path) -> dict[str, str]:
