@@ -22,6 +22,8 @@ from equipoise.paper.digest import Digest
 from equipoise.paper.published import published, shown
 from equipoise.paper.render import as_csv, markdown, rich_table, shown_rows
 from equipoise.paper.tables import Table
+from equipoise.paper.tables.numbers import interval, means, relative
+from equipoise.paper.tables.volumes import _share
 from test_paper import SWEEP, finish
 
 OTHERS = [t for t in SWEEP.techniques if t != "ce"]
@@ -247,10 +249,10 @@ def test_volume_of_many_points():
     rng = np.random.default_rng(0)
     for reference in ([0.5, 0.5], [1.0, 0.3], [2.0, 2.0]):
         points = rng.random((12, 2))
-        assert tables._share(points, reference) == near(oracle.share(points.tolist(), reference))
-    assert tables._share(points[:0], reference) == 0.0
+        assert _share(points, reference) == near(oracle.share(points.tolist(), reference))
+    assert _share(points[:0], reference) == 0.0
     for reference in ([0.0, 1.0], [math.nan, 1.0], [math.inf, 1.0]):
-        assert math.isnan(tables._share(points, reference))
+        assert math.isnan(_share(points, reference))
 
 
 # --- numbers that are not there ---------------------------------------------------------------
@@ -258,21 +260,21 @@ def test_volume_of_many_points():
 
 def test_interval_of_few_or_infinite_values():
     for values in ([], [1.0], [1.0, math.inf], [1.0, math.nan]):
-        assert tables.interval(np.array(values)) is None
+        assert interval(np.array(values)) is None
     expected = stats.t.interval(0.95, 2, loc=2.0, scale=stats.sem([1.0, 2.0, 3.0]))
-    assert tables.interval(np.array([1.0, 2.0, 3.0])) == pytest.approx(expected)
+    assert interval(np.array([1.0, 2.0, 3.0])) == pytest.approx(expected)
 
 
 def test_changes_of_zero_and_infinite_values():
     nan, inf = math.nan, math.inf
     for before in ([0.0, 0.0], [1.0, inf], [nan, nan], []):
-        found = tables.relative(np.array(before), np.ones(len(before)))
+        found = relative(np.array(before), np.ones(len(before)))
         assert np.isnan(found).all()
         assert len(found) == np.sum(~np.isnan(before))
-    found = tables.relative(np.array([1.0, 3.0, nan]), np.array([0.5, nan, 1.0]))
+    found = relative(np.array([1.0, 3.0, nan]), np.array([0.5, nan, 1.0]))
     assert found.tolist() == [50.0]
-    assert tables.relative(np.array([1.0, 3.0]), np.array([1.0, inf])).tolist() == [0.0, -inf]
-    assert tables.means(np.array([[1.0, nan, 2.0], [3.0, nan, nan]])) == near([2.0, nan, 2.0])
+    assert relative(np.array([1.0, 3.0]), np.array([1.0, inf])).tolist() == [0.0, -inf]
+    assert means(np.array([[1.0, nan, 2.0], [3.0, nan, nan]])) == near([2.0, nan, 2.0])
 
 
 # --- constructed digests ----------------------------------------------------------------------
@@ -651,7 +653,7 @@ def test_infinite_deterministic_pe(digest):
     change = tables.published_change(d, "table6", "mdca")
     assert np.isnan(change[0, 0])
     assert np.isfinite(change[1:]).all()
-    assert np.isfinite(tables.means(change)).all()
+    assert np.isfinite(means(change)).all()
     row = cells(tables.all_validated([d], "table6"), OTHERS.index("mdca"))
     assert row["det. PE control"] == math.inf
     assert math.isnan(row["det. PE change %"])

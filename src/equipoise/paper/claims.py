@@ -19,17 +19,13 @@ from equipoise.paper.tables import (
     best_published,
     best_validated,
     compare,
-    interval,
-    means,
     published_change,
     published_volume,
-    relative,
-    replicas,
     scaled,
     scaling_change,
-    techniques,
     validated_volumes,
 )
+from equipoise.paper.tables.numbers import interval, means, relative
 
 Floats = NDArray[np.float64]
 
@@ -197,7 +193,7 @@ def _volume(value: float | None) -> str:
 
 def _beaten_validated(digest: Digest) -> list[Case]:
     # the technique is chosen on validation too
-    val = {t: validated_volumes(digest, t, part="val").mean() for t in techniques(digest)}
+    val = {t: validated_volumes(digest, t, part="val").mean() for t in digest.techniques}
     own = max(val, key=lambda t: val[t])
     return [_against_control(digest, own)]
 
@@ -211,7 +207,7 @@ def _against_control(digest: Digest, technique: str, sign: float = 1.0) -> Case:
 
 
 def _best_volume_published(digest: Digest) -> tuple[str, float | None]:
-    volumes = {t: published_volume(digest, t) for t in replicas(digest)}
+    volumes = {t: published_volume(digest, t) for t in digest.replicas}
     best = max(volumes, key=lambda t: volumes[t] or 0.0)
     return best, volumes[best]
 
@@ -222,7 +218,7 @@ def _tradeoff_published(digest: Digest) -> list[Case]:
 
 
 def _tradeoff_validated(digest: Digest) -> list[Case]:
-    volumes = {t: validated_volumes(digest, t).mean() for t in techniques(digest)}
+    volumes = {t: validated_volumes(digest, t).mean() for t in digest.techniques}
     best = max(volumes, key=lambda t: volumes[t])
     return [_plain(f"{digest.dataset} {shown(best)}", best in PAIRWISE)]
 
@@ -243,7 +239,7 @@ def _best_on_test(digest: Digest, name: str) -> str | None:
     """Return the technique with the least mean test value, of those there on every split."""
     # not the least validation value, which is the lower the more runs it is chosen from
     metric = {"pe": "test_pe", "ece": "test_ece15"}[EXPERIMENTS[name].objective]
-    found = {t: compare(digest, name, t).values(metric)[1].mean() for t in techniques(digest)}
+    found = {t: compare(digest, name, t).values(metric)[1].mean() for t in digest.techniques}
     found = {t: mean for t, mean in found.items() if not np.isnan(mean)}
     return min(found, key=lambda t: found[t], default=None)
 
@@ -278,7 +274,7 @@ def _ranking_validated(digest: Digest, plain: str, hybrid: str) -> list[Case]:
 
 def _hybrid_published(digest: Digest) -> list[Case]:
     cases = {}
-    for t in replicas(digest):
+    for t in digest.replicas:
         plain, hybrid = (published_volume(digest, t, c) or 0.0 for c in ("none", "group"))
         cases[t] = _plain(t, hybrid > plain)
     return _each_technique(digest, cases)
@@ -286,7 +282,7 @@ def _hybrid_published(digest: Digest) -> list[Case]:
 
 def _hybrid_validated(digest: Digest) -> list[Case]:
     cases = {}
-    for t in techniques(digest):
+    for t in digest.techniques:
         plain, hybrid = (validated_volumes(digest, t, c) for c in ("none", "group"))
         cases[t] = _difference(t, hybrid - plain)
     return _each_technique(digest, cases)

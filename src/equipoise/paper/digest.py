@@ -26,6 +26,7 @@ from equipoise.datasets import Dataset
 from equipoise.frontier import balanced_score, pareto_mask, within_slack
 from equipoise.metrics import GroupRates, proportional_equality
 from equipoise.modelfile import replace_file
+from equipoise.paper.published import NAMES
 from equipoise.sweep import Store, Sweep
 from equipoise.sweep.plan import CONTROL_STEP, RunPart
 from equipoise.sweep.store import encode, processor, versions
@@ -77,6 +78,21 @@ class Digest:
     def seeds(self) -> list[int]:
         """The seeds, each of them a split."""
         return [int(s) for s in self.facts["sweep"]["seeds"]]
+
+    @property
+    def techniques(self) -> list[str]:
+        """The techniques that are compared with cross-entropy."""
+        return [t for t in self.facts["sweep"]["techniques"] if t != "ce"]
+
+    @property
+    def replicas(self) -> list[str]:
+        """The techniques as the paper's code trained them: mmce-w* in place of mmce-w."""
+        return [t for t in self.techniques if t not in NAMES]
+
+    @property
+    def mean_oracle(self) -> float:
+        """What the test labels themselves score, on average over the splits."""
+        return float(np.mean([s["label_oracle_pe"] for s in self.facts["splits"].values()]))
 
     def budget(self, technique: str) -> int:
         """Return the number of runs that a technique has for each seed."""

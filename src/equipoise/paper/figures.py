@@ -16,7 +16,7 @@ import numpy as np
 from equipoise.frontier import pareto_front
 from equipoise.paper.digest import SLACK, Digest
 from equipoise.paper.published import published, shown
-from equipoise.paper.tables import interval, mean_oracle, techniques
+from equipoise.paper.tables.numbers import interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,7 +87,7 @@ def blank(**options: Any) -> Figure:
 
 def _curves(digest: Digest, hybrid: bool) -> list[tuple[str, str]]:
     calibrations = ["none", "group"] if hybrid else ["none"]
-    return [(t, c) for t in ("ce", *techniques(digest)) for c in calibrations]
+    return [(t, c) for t in ("ce", *digest.techniques) for c in calibrations]
 
 
 def _names(digest: Digest, hybrid: bool, most: int) -> dict[str, str]:
@@ -191,7 +191,7 @@ def _validated(axes: Axes, digest: Digest, hybrid: bool, most: int) -> None:
             elinewidth=1.0,
             label=shown(technique, calibration),
         )
-    axes.axvline(mean_oracle(digest), color="#888888", linestyle=":", linewidth=1.0, label=LABELS)
+    axes.axvline(digest.mean_oracle, color="#888888", linestyle=":", linewidth=1.0, label=LABELS)
     axes.set_xlim(left=0.0)
     axes.set_ylim(bottom=0.0)
 

@@ -1,0 +1,36 @@
+"""What a table is, and what its headings and notes share."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Rows under a header; numbers stay numbers until they are shown.
+
+    `narrow` is the form for a terminal: headings, and what stands below them, where ``{2}`` is the
+    value of column 2.
+    """
+
+    name: str
+    title: str
+    header: tuple[str, ...]
+    rows: list[list[Any]]
+    notes: tuple[str, ...] = ()
+    narrow: tuple[tuple[str, str], ...] = ()
+
+
+SPAN = "95% interval"
+"""What the heading of an interval ends with; it stands behind what it is of."""
+
+INTERVAL = (
+    "Change in percent of cross-entropy's mean, with the paired 95% interval over splits; these "
+    "share rows, which makes it rather too narrow."
+)
+
+
+def compared(name: str, before: str = "before", after: str = "after") -> list[str]:
+    """Return the headings of what `equipoise.paper.tables.numbers.paired` returns."""
+    return [f"{name} {before}", f"{name} {after}", f"{name} change %", f"{name} {SPAN}"]
