@@ -35,6 +35,12 @@ COLOURS = {
 }
 
 
+LABELS = "PE of the labels"
+
+# FL is often the same as FLSD, and shows beneath it
+WIDTHS = {"ce": 2.2, "fl": 3.6}
+MARKS = {"ce": 7, "fl": 9}
+
 FEWEST = 3
 """Splits that an interval is drawn for: of two it says nothing."""
 
@@ -99,12 +105,6 @@ def _names(digest: Digest, hybrid: bool, most: int) -> dict[str, str]:
         few = "" if n == len(digest.seeds) else f" (right: {n} of {len(digest.seeds)} splits)"
         found[name] = name + few
     return {**found, LABELS: LABELS}
-
-
-LABELS = "PE of the labels"
-
-WIDTHS = {"ce": 2.2, "fl": 3.6}
-"""FL is often the same as FLSD, and shows beneath it."""
 
 
 def _style(technique: str, calibration: str) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def _validated(axes: Axes, digest: Digest, hybrid: bool, most: int) -> None:
             color=style["color"],
             ecolor=(style["color"], 0.35),  # many cross, and the marks matter
             marker="D" if technique == "ce" else "o",
-            markersize=7 if technique == "ce" else 6,
+            markersize=MARKS.get(technique, 6),
             markerfacecolor="white" if calibration == "group" else style["color"],
             linestyle="none",
             elinewidth=1.0,

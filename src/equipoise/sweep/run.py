@@ -107,6 +107,10 @@ def run(
         raise ValueError(f"unknown engine {engine!r}; there are {', '.join(engines)}")
     if address is not None and engine != "ray":
         raise ValueError("an address is for engine='ray'")
+    if address and address not in ("auto", "local") and _host_and_port(address) is None:
+        raise ValueError(
+            f"{address!r} is no address of a Ray cluster; it is host:port, ray://host:port or auto"
+        )
     if workers is not None and (not isinstance(workers, int) or workers < 1):
         raise ValueError(f"workers must be a whole number from 1 on, got {workers!r}")
     try:
@@ -276,17 +280,18 @@ def _ray(
             ray.shutdown()
 
 
+def _host_and_port(address: str) -> tuple[str, int] | None:
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    return (host.strip("[]"), int(port)) if host and port.isdigit() else None
+
+
 def _knock(address: str) -> None:
     """Raise where nothing listens at host:port; Ray would try for minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if address in ("", "auto", "local"):
+    place = _host_and_port(address)
+    if place is None:
         return
-    if not host or not port.isdigit():
-        raise ValueError(
-            f"{address!r} is no address of a Ray cluster; it is host:port, ray://host:port or auto"
-        )
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+        socket.create_connection(place, timeout=10).close()
     except OSError as error:
         raise ConnectionError(
             f"no Ray cluster answers at {address} ({error}); start one with: ray start --head, "
