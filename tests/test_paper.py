@@ -28,7 +28,7 @@ from equipoise.paper.published import published
 from equipoise.paper.render import as_csv, markdown
 from equipoise.paper.reproduce import reproduce_dataset, saved_digests
 from equipoise.paper.results import main_tables, more_tables
-from equipoise.paper.scaling import by_recipe
+from equipoise.paper.scaling import by_recipe, recipe_files
 from equipoise.paper.snippet import TECHNIQUES
 from equipoise.recipe import paper_temperatures
 from equipoise.sweep import Sweep
@@ -336,6 +336,20 @@ def test_recipe_starts_from_the_usual_run(digest, raw):
         np.testing.assert_allclose(digest.recipe[name], expected, atol=1e-5)
     assert digest.recipe["epoch"].tolist() == [1, 2, 3, 4, 5, 6] * 3
     assert digest.recipe["split_seed"].tolist() == [0] * 6 + [1] * 6 + [2] * 6
+
+
+def test_recipe_is_made_again_where_its_file_is_damaged_or_gone(store, tmp_path):
+    folder = shutil.copytree(store[0], tmp_path / "german")
+    files = sorted((folder / "recipe").iterdir())
+    whole = [file.read_bytes() for file in files]
+    files[0].unlink()
+    files[1].write_bytes(whole[1][:-9])
+    told = []
+    again = recipe_files(folder, load("german"), SWEEP, lambda *both: told.append(both))
+    assert told == [(6, 12), (12, 12)]
+    assert sorted(again) == files
+    assert [file.read_bytes() for file in files] == whole
+    recipe_files(folder, load("german"), SWEEP, lambda *_: pytest.fail("nothing was missing"))
 
 
 def test_recipe_leaves_the_threads_as_they_are():

@@ -203,7 +203,7 @@ def digest(
     store, parts
         Where the sweep is, and its parts.
     recipes
-        Files of `equipoise.paper.scaling.recipe_file`, one per seed.
+        From `equipoise.paper.scaling.recipe_files`, one per seed.
     data
         The dataset.
     """

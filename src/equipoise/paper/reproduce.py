@@ -12,7 +12,7 @@ from equipoise.datasets import Dataset, load
 from equipoise.modelfile import writing_to
 from equipoise.paper.digest import Digest, digest
 from equipoise.paper.grids import grid
-from equipoise.paper.scaling import recipe_file
+from equipoise.paper.scaling import recipe_files
 from equipoise.paper.snippet import TECHNIQUES
 from equipoise.sweep import Sweep, plan, run
 
@@ -59,7 +59,7 @@ def reproduce_dataset(
     runs
         The folder of its store.
     engine, address, workers, progress
-        As in `equipoise.sweep.run`.
+        As in `equipoise.sweep.run`; after the sweep's progress comes that of the recipe.
     say
         Called with a line about what is done next.
     """
@@ -74,7 +74,7 @@ def reproduce_dataset(
     )
     say(f"{sweep.dataset}: temperatures by the paper's recipe")
     with writing_to(Path(runs), SAFE):
-        recipes = [recipe_file(runs, data, sweep, seed) for seed in sweep.seeds]
+        recipes = recipe_files(runs, data, sweep, progress)
     say(f"{sweep.dataset}: reading {sum(w.steps for w in work):,} rows")
     return digest(store, [w.part for w in work], recipes, data)
 

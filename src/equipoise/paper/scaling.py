@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from equipoise.engine import Config, epochs_of
 from equipoise.metrics import METRICS, stacked_proportional_equality
 from equipoise.modelfile import replace_file
 from equipoise.newton import Problem
+from equipoise.progress import Bar
 from equipoise.recipe import paper_temperatures
 from equipoise.sweep import RunPart, Sweep, fingerprint
 from equipoise.sweep.store import encode, is_damaged
@@ -26,14 +28,26 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
-def recipe_file(folder: str | os.PathLike[str], data: Dataset, sweep: Sweep, seed: int) -> Path:
-    """Return the file with the recipe's outcome for one seed, made where it cannot be read."""
-    key = RunPart(sweep, seed, (_config(sweep, seed),), fingerprint(data)).key
-    path = Path(folder) / "recipe" / f"{key}.parquet"
-    if not path.exists() or is_damaged(path, key):
-        path.parent.mkdir(exist_ok=True)
-        replace_file(path, encode(by_recipe(data, sweep, seed), key))
-    return path
+def recipe_files(
+    folder: str | os.PathLike[str],
+    data: Dataset,
+    sweep: Sweep,
+    progress: Callable[[int, int], None] | bool = False,
+) -> list[Path]:
+    """Return a file with the recipe's outcome for each seed, made where it cannot be read."""
+    mark, files = fingerprint(data), {}
+    for seed in sweep.seeds:
+        key = RunPart(sweep, seed, (_config(sweep, seed),), mark).key
+        files[seed] = Path(folder) / "recipe" / f"{key}.parquet"
+    missing = [s for s, path in files.items() if not path.exists() or is_damaged(path, path.stem)]
+    if missing:
+        with Bar(progress, sweep.epochs * len(missing), len(missing), "recipe") as advance:
+            for seed in missing:
+                path = files[seed]
+                path.parent.mkdir(exist_ok=True)
+                replace_file(path, encode(by_recipe(data, sweep, seed), path.stem))
+                advance(sweep.epochs)
+    return list(files.values())
 
 
 def by_recipe(data: Dataset, sweep: Sweep, seed: int) -> pa.Table:

@@ -22,9 +22,9 @@ STYLES = {"calibrated": "green", "miscalibrated": "red", "not enough evidence": 
 def note(report: Any) -> str:
     """Return what the intervals mean."""
     return (
-        f"low and high: {100 * report.level:.4g}% intervals of the true value. ECE and MCE grow as "
-        "rows get fewer, so a figure may lie above its own interval: then it is mostly noise. Gaps "
-        "are without that bias."
+        f"Below each figure: the {100 * report.level:.4g}% interval of its true value. ECE and MCE "
+        "grow as rows get fewer, so a figure may lie above its own interval: then it is mostly "
+        "noise. Gaps are without that bias."
     )
 
 
