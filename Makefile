@@ -4,7 +4,7 @@ BIN := .venv/bin
 # constraints.txt asks for the CPU build of torch; see the README for machines without it.
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench docs clean
 
 demo: .venv/.ready  ## the paper's tables on two datasets, beside the published ones
 	@$(BIN)/equipoise reproduce --grid quick
@@ -23,6 +23,10 @@ bench: .venv/.ready-bench  ## speed beside other libraries and a plain loop
 	$(BIN)/python benchmarks/audit.py
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/search.py
+
+docs: .venv/.ready  ## README, guides, reference and results as a site
+	$(BIN)/sphinx-build -q -W -c docs . build/docs
+	@echo "The documentation: build/docs/index.html"
 
 .venv/.ready: pyproject.toml constraints.txt
 	@echo "Setting up .venv (about a minute, once) ..."

@@ -1,9 +1,11 @@
-"""The README's Python blocks and the example run as written."""
+"""The README's Python blocks and the examples run as written, and the site builds."""
 
+import importlib
 import re
 import runpy
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,26 @@ def test_stream(capsys):
     assert recent.groups["south"]["ece"] > whole.groups["south"]["ece"] > 0.04
     assert whole.table["rows"].sum() == 40_000
     assert "Batch 50: miscalibrated[south] fails" in shown
+
+
+def test_site(tmp_path):
+    """Every page is there, every link leads somewhere, and the reference has the public names."""
+    build = [sys.executable, "-m", "sphinx", "-q", "-W", "-c", "docs", ".", str(tmp_path)]
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "index.html").read_bytes() == (tmp_path / "README.html").read_bytes()
+    reference = (tmp_path / "docs" / "reference.html").read_text("utf-8")
+    modules = re.findall("automodule:: (.*)", (ROOT / "docs" / "reference.md").read_text())
+    public = [(m, name) for m in modules for name in importlib.import_module(m).__all__]
+    public = [
+        f"{m}.{name}"
+        for m, name in public
+        if isinstance(getattr(sys.modules[m], name), type | types.FunctionType)
+    ]
+    assert len(public) > 50
+    assert [name for name in public if f'id="{name}"' not in reference] == []
+    results = (tmp_path / "paper" / "results" / "README.html").read_text("utf-8")
+    assert "Claims, both readings" in results
 
 
 @pytest.mark.parametrize("module", ["torch", "sklearn", "pandas", "rich", "plotly", "duckdb"])

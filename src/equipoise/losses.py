@@ -5,7 +5,7 @@ the group-wise term is linear (ls, fl, flsd), a sum of gaps (dca, mdca) or pair-
 A group that is absent from a batch contributes nothing, and the other weights stay as they are.
 
 Every function takes a `Batch` of one configuration, logits (n, K), or of a stack, (config, n, K);
-targets and groups are (n,), shared by the stack, or (config, n):
+targets and groups are (n,), shared by the stack, or (config, n)::
 
     mmce(Batch.of(logits, targets, groups, rho=0.5))
 
@@ -185,7 +185,7 @@ class Loss:
     Attributes
     ----------
     term
-        (batch, **constants) -> (..., n), the value per row of a linear loss; else (...), the
+        ``(batch, **constants) -> (..., n)``, the value per row of a linear loss; else (...), the
         group-wise term.
     form
         "linear", "gaps" or "pair-wise".
@@ -241,7 +241,7 @@ class GroupwiseLoss(nn.Module):
     gamma_hard, hard
         Power of flsd where the label's probability is at most `hard`. No effect elsewhere.
     kernel_width
-        Width of the kernel exp(-|r - s| / width) of mmce and mmce-w. No effect elsewhere.
+        Width of the kernel ``exp(-|r - s| / width)`` of mmce and mmce-w. No effect elsewhere.
 
     Examples
     --------

@@ -168,7 +168,7 @@ def accuracy(
 def expected_calibration_error(
     y_true: Any, y_prob: Any, *, n_bins: int = 15, sample_weight: Any = None, labels: Any = None
 ) -> float:
-    """Return the top-label ECE: the mean of |accuracy - confidence| over bins of confidence.
+    """Return the top-label ECE: the mean of ``|accuracy - confidence|`` over bins of confidence.
 
     Bins are (lo, hi] of equal width and weighted by their rows. To compare groups of different
     size see `debiased_squared_calibration_error`: raw ECE grows as rows get fewer.
@@ -216,7 +216,7 @@ def debiased_squared_calibration_error(
 def maximum_calibration_error(
     y_true: Any, y_prob: Any, *, n_bins: int = 15, sample_weight: Any = None, labels: Any = None
 ) -> float:
-    """Return the largest |accuracy - confidence| of any bin that holds rows."""
+    """Return the largest ``|accuracy - confidence|`` of any bin that holds rows."""
     return _measure(
         "mce", y_true, y_prob, n_bins=n_bins, sample_weight=sample_weight, labels=labels
     )

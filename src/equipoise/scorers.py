@@ -1,5 +1,7 @@
 """Group metrics as scikit-learn scorers that ask for `sensitive_features` by metadata routing.
 
+::
+
     sklearn.set_config(enable_metadata_routing=True)
     cross_validate(model, X, y, scoring=neg_proportional_equality,
                    params={"sensitive_features": a})

@@ -1,5 +1,7 @@
 """Sweeps: a grid of runs on a dataset, cut into parts that survive anything.
 
+::
+
     sweep = Sweep("compas", techniques=("ce", "mmce"), rhos=(0.4, 0.5), lams=(1.0, 5.0))
     store, work = plan(sweep, "runs/compas", load("compas"))
     run(work)
