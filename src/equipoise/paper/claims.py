@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -60,6 +61,11 @@ class Claim:
     validated: Callable[[Digest], list[Case]]
 
 
+READINGS = {"published": "as published", "validated": "as it should be"}
+
+NOTHING = Case("nothing within the slack", False, False)
+
+
 def needed(cases: Sequence[Case], share: float) -> int:
     """Return how many cases must be true for a claim about a share of them."""
     return math.ceil(share * len(cases) - 1e-9)
@@ -89,13 +95,22 @@ def verdict(cases: Sequence[Case], share: float) -> str:
     return "does not hold" if len(cases) - false < wanted else "not shown"
 
 
-def claims_table(digests: Sequence[Digest]) -> Table:
-    """Return every claim with its verdict and numbers under both readings."""
+def claims_tables(digests: Sequence[Digest]) -> list[tuple[str, Table]]:
+    """Return the verdict on every claim, and the numbers behind them, each with its reading."""
+    found = {
+        reading: [[getattr(claim, reading)(d) for d in digests] for claim in CLAIMS]
+        for reading in READINGS
+    }
+    numbers = [(READINGS[r], _numbers(digests, f"claims-{r}", found[r])) for r in READINGS]
+    return [("both readings", _verdicts(digests, found)), *numbers]
+
+
+def _verdicts(digests: Sequence[Digest], found: dict[str, list[list[list[Case]]]]) -> Table:
     rows = []
-    for claim in CLAIMS:
+    for i, claim in enumerate(CLAIMS):
         row = [claim.text]
-        for count in (claim.published, claim.validated):
-            cases = [case for d in digests for case in count(d)]
+        for by_dataset in (cases[i] for cases in found.values()):
+            cases = list(itertools.chain(*by_dataset))
             row += [verdict(cases, claim.share), _counted(cases, claim.share)]
         rows.append(row)
     names = ", ".join(d.dataset for d in digests)
@@ -103,7 +118,7 @@ def claims_table(digests: Sequence[Digest]) -> Table:
     return Table(
         "claims",
         "The paper's claims",
-        ("claim", "as published", "numbers", "as it should be", "numbers as it should be"),
+        ("claim", *(name for r in READINGS.values() for name in (r, f"cases {r}"))),
         rows,
         (
             *([OTHER_GRID] if other else []),
@@ -121,24 +136,45 @@ def claims_table(digests: Sequence[Digest]) -> Table:
     )
 
 
+def _numbers(digests: Sequence[Digest], name: str, found: list[list[list[Case]]]) -> Table:
+    """Return the numbers of one reading, a column per dataset."""
+    datasets = [d.dataset for d in digests]
+    rows = [
+        [claim.text, *("; ".join(c.label for c in cases if c.label) for cases in by_dataset)]
+        for claim, by_dataset in zip(CLAIMS, found, strict=True)
+    ]
+    listed = "; ".join(f"{dataset}: {{{i}}}" for i, dataset in enumerate(datasets, 1))
+    return Table(
+        name,
+        "The numbers behind the claims",
+        ("claim", *datasets),
+        rows,
+        (
+            "Percentages are improvements on cross-entropy, other numbers hypervolumes; in "
+            "brackets are paired 95% intervals over splits.",
+        ),
+        (("claim", "{0}"), ("numbers", listed)),
+    )
+
+
 def _counted(cases: Sequence[Case], share: float) -> str:
     true, open_ = (sum(c.true is which for c in cases) for which in (True, None))
     text = f"{true} of {len(cases)} true, {needed(cases, share)} needed"
     if open_:
         leaning = sum(c.leaning for c in cases if c.true is None)
         text += f", {open_} open of which {leaning} lean that way"
-    return f"{text}: {'; '.join(c.label for c in cases if c.label)}"
+    return text
 
 
 # --- the cases of each claim -----------------------------------------------------------------
 
 
-def _difference(name: str, values: Floats, unit: str = "%", least: float = 0.0) -> Case:
+def _difference(values: Floats, unit: str = "%", least: float = 0.0) -> Case:
     """Return the case that the mean of paired differences is above 0, and at least `least`."""
     if not len(values):
-        return _nothing(name)
+        return NOTHING
     found, mean = interval(values), float(values.mean())
-    label = f"{name} {mean:+.2f}{unit}"
+    label = f"{mean:+.2f}{unit}"
     if found is None:
         # one split shows a sign, no more
         return Case(label, None, mean > 0)
@@ -148,8 +184,8 @@ def _difference(name: str, values: Floats, unit: str = "%", least: float = 0.0) 
     return Case(label, true, mean > 0)
 
 
-def _nothing(name: str) -> Case:
-    return Case(f"{name}: nothing within the slack", False, False)
+def _named(name: str, case: Case) -> Case:
+    return dataclasses.replace(case, label=f"{name} {case.label}")
 
 
 def _plain(label: str, true: bool) -> Case:
@@ -159,31 +195,31 @@ def _plain(label: str, true: bool) -> Case:
 
 def _scaling_published(digest: Digest, metric: str, how: str) -> list[Case]:
     (mean,) = means(scaling_change(digest, metric, how)[:, None])
-    return [_plain(f"{digest.dataset} {mean:+.2f}%", mean > 0)]
+    return [_plain(f"{mean:+.2f}%", mean > 0)]
 
 
 def _scaling_validated(digest: Digest, objective: str, metric: str) -> list[Case]:
-    return [_difference(digest.dataset, relative(*scaled(digest, objective, metric)))]
+    return [_difference(relative(*scaled(digest, objective, metric)))]
 
 
 def _gain_published(digest: Digest, name: str, column: int, least: float) -> list[Case]:
     technique = best_published(digest, name)
     gain = means(published_change(digest, name, technique))[column]
-    return [_plain(f"{digest.dataset} {gain:+.1f}% ({shown(technique)})", gain >= least)]
+    return [_plain(f"{shown(technique)} {gain:+.1f}%", gain >= least)]
 
 
 def _gain_validated(digest: Digest, name: str, metric: str, least: float) -> list[Case]:
     found = best_validated(digest, name)
     if found is None:
-        return [_nothing(digest.dataset)]
-    case = _difference(digest.dataset, relative(*found.values(metric)), least=least)
-    return [dataclasses.replace(case, label=f"{case.label} ({shown(found.technique)})")]
+        return [NOTHING]
+    case = _difference(relative(*found.values(metric)), least=least)
+    return [_named(shown(found.technique), case)]
 
 
 def _beaten_published(digest: Digest) -> list[Case]:
     own, volume = _best_volume_published(digest)
     ce = published_volume(digest, "ce")
-    label = f"{digest.dataset} {_volume(volume)} ({shown(own)}), cross-entropy {_volume(ce)}"
+    label = f"{shown(own)} {_volume(volume)}, cross-entropy {_volume(ce)}"
     return [_plain(label, (volume or 0.0) > (ce or 0.0))]
 
 
@@ -203,7 +239,7 @@ def _against_control(digest: Digest, technique: str, sign: float = 1.0) -> Case:
     difference = sign * (validated_volumes(digest, technique) - control)
     pair = (shown(technique), "cross-entropy")
     first, second = pair if sign > 0 else reversed(pair)
-    return _difference(f"{digest.dataset}, {first} minus {second}", difference, "")
+    return _named(f"{first} minus {second}", _difference(difference, ""))
 
 
 def _best_volume_published(digest: Digest) -> tuple[str, float | None]:
@@ -214,25 +250,25 @@ def _best_volume_published(digest: Digest) -> tuple[str, float | None]:
 
 def _tradeoff_published(digest: Digest) -> list[Case]:
     best, _ = _best_volume_published(digest)
-    return [_plain(f"{digest.dataset} {shown(best)}", best in PAIRWISE)]
+    return [_plain(shown(best), best in PAIRWISE)]
 
 
 def _tradeoff_validated(digest: Digest) -> list[Case]:
     volumes = {t: validated_volumes(digest, t).mean() for t in digest.techniques}
     best = max(volumes, key=lambda t: volumes[t])
-    return [_plain(f"{digest.dataset} {shown(best)}", best in PAIRWISE)]
+    return [_plain(shown(best), best in PAIRWISE)]
 
 
 def _fairest_published(digest: Digest) -> list[Case]:
     best = best_published(digest, "table4")
-    return [_plain(f"{digest.dataset} {shown(best)}", best in PAIRWISE)]
+    return [_plain(shown(best), best in PAIRWISE)]
 
 
 def _fairest_validated(digest: Digest) -> list[Case]:
     best = _best_on_test(digest, "table4")
     if best is None:
-        return [_nothing(digest.dataset)]
-    return [_plain(f"{digest.dataset} {shown(best)}", best in PAIRWISE)]
+        return [NOTHING]
+    return [_plain(shown(best), best in PAIRWISE)]
 
 
 def _best_on_test(digest: Digest, name: str) -> str | None:
@@ -246,7 +282,7 @@ def _best_on_test(digest: Digest, name: str) -> str | None:
 
 def _focal_published(digest: Digest, technique: str) -> list[Case]:
     own, ce = (published_volume(digest, t) for t in (technique, "ce"))
-    label = f"{digest.dataset} {_volume(own)}, cross-entropy {_volume(ce)}"
+    label = f"{shown(technique)} {_volume(own)}, cross-entropy {_volume(ce)}"
     return [_plain(label, (own or 0.0) < (ce or 0.0))]
 
 
@@ -255,21 +291,21 @@ def _focal_validated(digest: Digest, technique: str) -> list[Case]:
     return [_against_control(digest, technique, -1.0)]
 
 
-def _same(digest: Digest, plain: str, hybrid: str) -> Case:
+def _same(plain: str, hybrid: str) -> Case:
     kept = plain == hybrid
     change = "" if kept else f" becomes {shown(hybrid)}"
-    return _plain(f"{digest.dataset} {shown(plain)}{change}", kept)
+    return _plain(f"{shown(plain)}{change}", kept)
 
 
 def _ranking_published(digest: Digest, plain: str, hybrid: str) -> list[Case]:
-    return [_same(digest, best_published(digest, plain), best_published(digest, hybrid))]
+    return [_same(best_published(digest, plain), best_published(digest, hybrid))]
 
 
 def _ranking_validated(digest: Digest, plain: str, hybrid: str) -> list[Case]:
     first, second = _best_on_test(digest, plain), _best_on_test(digest, hybrid)
     if first is None or second is None:
-        return [_nothing(digest.dataset)]
-    return [_same(digest, first, second)]
+        return [NOTHING]
+    return [_same(first, second)]
 
 
 def _hybrid_published(digest: Digest) -> list[Case]:
@@ -277,21 +313,21 @@ def _hybrid_published(digest: Digest) -> list[Case]:
     for t in digest.replicas:
         plain, hybrid = (published_volume(digest, t, c) or 0.0 for c in ("none", "group"))
         cases[t] = _plain(t, hybrid > plain)
-    return _each_technique(digest, cases)
+    return _each_technique(cases)
 
 
 def _hybrid_validated(digest: Digest) -> list[Case]:
     cases = {}
     for t in digest.techniques:
         plain, hybrid = (validated_volumes(digest, t, c) for c in ("none", "group"))
-        cases[t] = _difference(t, hybrid - plain)
-    return _each_technique(digest, cases)
+        cases[t] = _difference(hybrid - plain)
+    return _each_technique(cases)
 
 
-def _each_technique(digest: Digest, cases: dict[str, Case]) -> list[Case]:
+def _each_technique(cases: dict[str, Case]) -> list[Case]:
     """Give the first case a label for all: the techniques whose number leans that way."""
     listed = " ".join(shown(t) for t, case in cases.items() if case.leaning) or "none"
-    labels = [f"{digest.dataset}: {listed}", *[""] * (len(cases) - 1)]
+    labels = [listed, *[""] * (len(cases) - 1)]
     return [
         dataclasses.replace(case, label=label)
         for case, label in zip(cases.values(), labels, strict=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from equipoise.modelfile import replace_file
 from equipoise.paper import tables
-from equipoise.paper.claims import claims_table
+from equipoise.paper.claims import claims_tables
 from equipoise.paper.digest import Digest
 from equipoise.paper.figures import CAPTION, pareto_figure, rendered
 from equipoise.paper.published import shown
@@ -32,7 +32,7 @@ def main_tables(digests: Sequence[Digest], baseline: Baseline = "mixed") -> list
     return [
         *found,
         ("both readings", tables.volumes(digests)),
-        ("both readings", claims_table(digests)),
+        *claims_tables(digests),
     ]
 
 
@@ -50,8 +50,9 @@ def more_tables(digests: Sequence[Digest], baseline: Baseline = "mixed") -> list
 
 def heading(name: str, reading: str) -> str:
     """Return what stands above a table."""
-    number = name.split("-")[0].removeprefix("table")
-    what = f"Table {number}" if number.isdigit() else name.capitalize()
+    first = name.split("-")[0]
+    number = first.removeprefix("table")
+    what = f"Table {number}" if number.isdigit() else first.capitalize()
     return f"{what}, {reading}" if reading else what
 
 
@@ -141,8 +142,8 @@ def _page(
         "`DATASET/choices.parquet`.",
         "",
     ]
-    order = [main[-1], *main[:-1]]
-    for reading, table in order:
+    # the claims come first, as they are what a reader looks for
+    for reading, table in sorted(main, key=lambda both: not both[1].name.startswith("claims")):
         text = markdown(table).replace("### ", f"## {heading(table.name, reading)}: ", 1)
         lines += [text]
     lines += ["## Figures", "", escaped(CAPTION), ""]
