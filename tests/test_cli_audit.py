@@ -345,6 +345,7 @@ def test_a_gate_that_is_wrong():
     assert "there is no group 'F'" in said
     assert "there are f; m" in said
     assert "--reference: there is no group 'x'" in refused("p.csv", *COLUMNS, "--reference", "x")
+    assert "it is empty; name the values" in refused("p.csv", *COLUMNS, "--classes", "")
 
 
 def test_one_group_only(data):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 import sys
@@ -13,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from equipoise.cli.shared import OUTPUT_FILE, check_out, console, note, note_all
+from equipoise.cli.shared import (
+    OUTPUT_FILE,
+    check_out,
+    console,
+    group_option,
+    listed,
+    note,
+    note_all,
+    prob_option,
+)
 
 if TYPE_CHECKING:
     from equipoise.audit import AuditReport
@@ -28,13 +36,6 @@ class BadInput(click.ClickException):
     """A mistake in the input: 1 is the exit code of a gate that fails."""
 
     exit_code = 2
-
-
-def _listed(
-    _ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]
-) -> list[str] | None:
-    found = [v for text in texts for v in next(csv.reader([text], skipinitialspace=True), [])]
-    return found or None
 
 
 def _gates(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> list[Gate]:
@@ -54,22 +55,13 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 @click.command(context_settings={"show_default": True})
 @click.argument("predictions", nargs=-1, required=True)
 @click.option("--label", help="Column with the label.")
-@click.option(
-    "--prob",
-    multiple=True,
-    help="Column with the probability of a class: one for each class, or one alone for the second "
-    "of two labels in sorted order.",
-)
-@click.option(
-    "--group",
-    multiple=True,
-    help="Sensitive column; several (--group A --group B) mean their intersection.",
-)
+@prob_option
+@group_option
 @click.option("--pred", help="Column with decisions made elsewhere, for accuracy and PE.")
 @click.option(
     "--classes",
     multiple=True,
-    callback=_listed,
+    callback=listed,
     metavar="A,B,...",
     help="The label of each --prob, in the same order; with one --prob it is that of the second.",
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from equipoise.cli.shared import INPUT_FILE, OUTPUT_FILE, check_out, console, note, note_all
+from equipoise.cli.shared import (
+    INPUT_FILE,
+    OUTPUT_FILE,
+    check_out,
+    console,
+    group_option,
+    listed,
+    note,
+    note_all,
+    prob_option,
+)
 
 if TYPE_CHECKING:
     from equipoise.audit import AuditTable
@@ -20,27 +29,15 @@ MOST_ROWS = 50
 """Groups of the table that is shown."""
 
 
-def _listed(_ctx: click.Context, _param: click.Parameter, text: str | None) -> list[str] | None:
-    return None if text is None else next(csv.reader([text], skipinitialspace=True), [])
-
-
 @click.command()
 @click.argument("predictions", type=INPUT_FILE)
 @click.option("--label", help="Column with the label; not needed with --apply.")
-@click.option(
-    "--prob",
-    multiple=True,
-    help="Column with the probability of a class: one for each class, or one alone for the second "
-    "of two labels in sorted order.",
-)
-@click.option(
-    "--group",
-    multiple=True,
-    help="Sensitive column; several (--group A --group B) mean their intersection.",
-)
+@prob_option
+@group_option
 @click.option(
     "--classes",
-    callback=_listed,
+    multiple=True,
+    callback=listed,
     metavar="A,B,...",
     help="The label of each --prob, in the same order. By default each --prob is named by its "
     "label, with or without prob_ before it.",

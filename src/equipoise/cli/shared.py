@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import warnings
 from collections.abc import Callable, Sequence
@@ -22,6 +23,28 @@ INPUT_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 OUTPUT_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
+GROUP_HELP = "Sensitive column; several (--group A --group B) mean their intersection."
+
+# columns of predictions, whichever command reads them
+group_option = click.option("--group", multiple=True, help=GROUP_HELP)
+prob_option = click.option(
+    "--prob",
+    multiple=True,
+    help="Column with the probability of a class: one for each class, or one alone for the second "
+    "of two labels in sorted order.",
+)
+
+
+def listed(
+    _ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]
+) -> list[str] | None:
+    """Return the values of an option that takes several, with commas or given again."""
+    found = [v for text in texts for v in next(csv.reader([text], skipinitialspace=True), [])]
+    if texts and not found:
+        raise click.BadParameter("it is empty; name the values, with commas between them")
+    return found or None
+
+
 def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say which columns of a table are what."""
     for option in reversed(
@@ -31,7 +54,7 @@ def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 "--group",
                 required=True,
                 multiple=True,
-                help="Sensitive column; several (--group A --group B) mean their intersection.",
+                help=GROUP_HELP,
             ),
             click.option(
                 "--include-group", is_flag=True, help="Use the sensitive columns as features too."
