@@ -40,5 +40,5 @@ docs: .venv/.ready  ## README, guides, reference and results as a site
 	@$(PIP_INSTALL) -e ".[dev,bench]"
 	@touch $@
 
-clean:  ## remove what the other targets made
+clean:  ## remove what the other targets made, but for runs/
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage .hypothesis build dist

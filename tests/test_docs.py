@@ -39,6 +39,23 @@ def test_readme_blocks(capsys, tmp_path, monkeypatch):
     assert len(scope["search"].frontier_) > 0
 
 
+def test_sweep_of_the_guide(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "sweeps.md").read_text()
+    (described,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "sweep.toml").write_text(described)
+    (block,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    scope: dict[str, object] = {}
+    exec(compile(block, "sweeps.md", "exec"), scope)
+    assert "mmce" in capsys.readouterr().out
+    # 2 seeds x (4 cross-entropy, and 2 losses x 2 rho x 2 lam), 3 epochs
+    rows = scope["store"].query("select * from runs").to_arrow_table()
+    assert len(rows) == 2 * (4 + 8) * 3
+    said = set(re.findall(r"`((?:val|technique|rho|lam|split|seed|epoch|div)[a-z0-9_]*)`", text))
+    assert said - {"val"} <= set(rows.column_names), "columns that the guide names"
+    assert {"sweep.json", "parts.log"} <= {p.name for p in (tmp_path / "runs/german").iterdir()}
+
+
 def test_demo(capsys):
     demo = runpy.run_path(str(ROOT / "examples" / "repair.py"))
     demo["main"]()

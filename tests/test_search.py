@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import sys
 
 import numpy as np
 import pandas as pd
@@ -460,3 +461,12 @@ def test_command_refuses_before_any_work(table, tmp_path):
     assert result.exit_code == 1
     assert "pay" in result.output
     assert not (tmp_path / "o").exists()
+
+
+def test_matplotlib_is_missed_before_any_work(table, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    out = tmp_path / "out"
+    result = CliRunner().invoke(main, ["search", str(table), *OPTIONS, "--out", str(out)])
+    assert result.exit_code == 1
+    assert "figures need matplotlib; install it with" in result.stderr
+    assert not out.exists()

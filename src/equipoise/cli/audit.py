@@ -57,7 +57,9 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 @click.option("--label", help="Column with the label.")
 @prob_option
 @group_option
-@click.option("--pred", help="Column with decisions made elsewhere, for accuracy and PE.")
+@click.option(
+    "--pred", help="Column with decisions made elsewhere, for accuracy and deterministic PE."
+)
 @click.option(
     "--classes",
     multiple=True,

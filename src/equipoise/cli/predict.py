@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 )
 @click.option("--force", is_flag=True, help="Overwrite it.")
 def predict(model_file: Path, data: Path, out: Path, force: bool) -> None:
-    """Predict the rows of DATA, a CSV or Parquet file, with a MODEL of `equipoise train`.
+    """Predict the rows of DATA, a CSV or Parquet file, with a MODEL of `train` or `search`.
 
     The file that is written has all columns of DATA, then prob_CLASS for each class, then
     prediction. If DATA has the label, a table shows how the model does.
@@ -83,8 +83,8 @@ def _training(
     extra = model.extra_
     if "encoder" not in extra or "base_rates" not in extra:
         raise ValueError(
-            f"{path} was not made by `equipoise train`, so it does not say how a table is encoded; "
-            "use its predict_proba in Python"
+            f"{path} was not made by `equipoise train` or `search`, so it does not say how a table "
+            "is encoded; use its predict_proba in Python"
         )
     encoder = FrameEncoder.from_dict(extra["encoder"])
     if len(encoder.feature_names) != model.n_features_in_:

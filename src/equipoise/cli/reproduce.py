@@ -73,7 +73,6 @@ def reproduce(
     and never run again: stop with Ctrl-C at any time, and give the same command to go on.
     """
     from equipoise.modelfile import writing_to
-    from equipoise.paper.figures import blank
     from equipoise.paper.render import rich_table
     from equipoise.paper.reproduce import (
         SAFE,
@@ -84,8 +83,9 @@ def reproduce(
         saved_digests,
     )
     from equipoise.paper.results import heading, main_tables, write_results
+    from equipoise.plots.style import blank_figure
 
-    blank()  # matplotlib is missed now, not in some hours
+    blank_figure()  # matplotlib is missed now, not in some hours
     if address and engine != "ray":
         raise click.UsageError("--address is for --engine ray")
     sweeps = chosen_sweeps(grid_name, datasets)

@@ -47,16 +47,24 @@ FILES = ("model.safetensors", "frontier.csv", "frontier.svg", "frontier.png", "r
     default=LOSSES,
     help="Loss to try; may be repeated.",
 )
-@click.option("--lam", type=click.FloatRange(min=0), multiple=True, default=(0.5, 2.0, 10.0))
+@click.option(
+    "--lam",
+    type=click.FloatRange(min=0),
+    multiple=True,
+    default=(0.5, 2.0, 10.0),
+    help="Strength of the added term; may be repeated.",
+)
 @click.option("--seeds", type=_COUNT, default=3, help="Number of splits.")
-@click.option("--epochs", type=_COUNT, default=50)
-@click.option("--learning-rate", type=_POSITIVE, default=1e-3)
-@click.option("--min-group-size", type=_COUNT, default=30)
+@click.option("--epochs", type=_COUNT, default=50, help="Of each run.")
+@click.option("--learning-rate", type=_POSITIVE, default=1e-3, help="Of Adam.")
+@click.option(
+    "--min-group-size", type=_COUNT, default=30, help="Rows below which a group is small."
+)
 @click.option(
     "--small-groups",
     type=click.Choice(("pool", "keep", "error")),
     default="pool",
-    help="What to do with groups of fewer rows.",
+    help="What to do with small groups.",
 )
 @click.option(
     "--unseen-group",
@@ -64,7 +72,9 @@ FILES = ("model.safetensors", "frontier.csv", "frontier.svg", "frontier.png", "r
     default="error",
     help="What predict does with a group that is new, missing or not given.",
 )
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0)
+@click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Of splits, batches and weights."
+)
 def search(
     data: Path,
     target: str,
@@ -87,9 +97,10 @@ def search(
 
     from equipoise.datasets import Dataset
     from equipoise.metrics import group_base_rates
-    from equipoise.plots import plot_frontier  # noqa: F401
+    from equipoise.plots.style import blank_figure
     from equipoise.search import FrontierSearch
 
+    blank_figure()  # matplotlib is missed now, not after the search
     dataset = Dataset.from_frame(
         data,
         target=target,
@@ -135,15 +146,16 @@ def _check_folder(out: Path, force: bool) -> None:
 
 def _write(finder: FrontierSearch, out: Path) -> None:
     import pyarrow as pa
-    from matplotlib.figure import Figure
     from pyarrow import parquet
+
+    from equipoise.plots.style import blank_figure
 
     finder.frontier_.to_csv(out / "frontier.csv", index=False)
     frame = finder.results_
     columns = {name: frame[name].tolist() for name in frame.columns[:4]}
     columns |= {name: frame[name].to_numpy() for name in frame.columns[4:]}
     parquet.write_table(pa.table(columns), out / "results.parquet", compression="zstd")
-    figure = Figure(figsize=(8, 5), layout="constrained")
+    figure = blank_figure(figsize=(8, 5), layout="constrained")
     finder.plot(figure.subplots())
     for kind in ("svg", "png"):
         figure.savefig(out / f"frontier.{kind}", dpi=120)

@@ -85,9 +85,9 @@ def _or_none(_ctx: click.Context, _param: click.Parameter, text: str) -> str | N
     metavar="SIZES",
     help="Nodes of each hidden layer.",
 )
-@click.option("--learning-rate", type=_POSITIVE, default=1e-3)
-@click.option("--max-epochs", type=_COUNT, default=200)
-@click.option("--batch-size", type=_COUNT, default=256)
+@click.option("--learning-rate", type=_POSITIVE, default=1e-3, help="Of Adam.")
+@click.option("--max-epochs", type=_COUNT, default=200, help="Passes over the rows at most.")
+@click.option("--batch-size", type=_COUNT, default=256, help="Rows per step.")
 @click.option(
     "--early-stopping",
     type=click.Choice(STOPPING),

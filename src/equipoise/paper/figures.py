@@ -17,6 +17,7 @@ from equipoise.frontier import pareto_front
 from equipoise.paper.digest import SLACK, Digest
 from equipoise.paper.published import published, shown
 from equipoise.paper.tables.numbers import interval
+from equipoise.plots.style import blank_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,7 +61,7 @@ def pareto_figure(digest: Digest, *, hybrid: bool) -> Figure:
 
     `CAPTION` says what is drawn.
     """
-    figure = blank(figsize=(11, 4.6), layout="constrained")
+    figure = blank_figure(figsize=(11, 4.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     most = max(digest.budget(t) for t in digest.facts["sweep"]["techniques"])
     _published(left, digest, hybrid)
@@ -78,17 +79,6 @@ def pareto_figure(digest: Digest, *, hybrid: bool) -> Figure:
     labels = [names[name] for name in names if name in drawn]
     figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
     return figure
-
-
-def blank(**options: Any) -> Figure:
-    """Return a figure with nothing in it."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError(
-            "figures need matplotlib; install it with: pip install 'equipoise[plot]'"
-        ) from None
-    return Figure(**options)
 
 
 def _curves(digest: Digest, hybrid: bool) -> list[tuple[str, str]]:

@@ -15,6 +15,7 @@ from equipoise.texts import group_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
 
@@ -48,6 +49,17 @@ def axes_of(ax: Any, size: tuple[float, float]) -> Axes:
     if not isinstance(ax, Axes):
         raise TypeError(f"ax must be one matplotlib Axes, got {type(ax).__name__}")
     return ax
+
+
+def blank_figure(**options: Any) -> Figure:
+    """Return a figure with nothing in it, which no window shows."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError(
+            "figures need matplotlib; install it with: pip install 'equipoise[plot]'"
+        ) from None
+    return Figure(**options)
 
 
 def look(i: int) -> dict[str, Any]:

@@ -26,7 +26,7 @@ BASELINES = {
 
 HYBRID = (
     "Hybrids use the exact optimum of the temperatures, not the paper's recipe. They are compared "
-    "with plain cross-entropy, without temperatures."
+    "with plain cross-entropy, without temperatures: a gain may be that of the temperatures alone."
 )
 
 UNDEFINED = "A PE of inf: on some split a class is never predicted for a group."
@@ -74,10 +74,11 @@ def optimised(digests: Sequence[Digest], name: str, baseline: Baseline = "mixed"
         ),
         rows,
         (
-            "As published: configuration and epoch chosen on the test set, one run of "
-            f"cross-entropy to compare with; {BASELINES[baseline]}. Mean of the percentages over "
-            "seeds, without those where cross-entropy has 0 or inf; a seed on which it is nearly 0 "
-            "can outweigh the others: the files of all techniques (-all.csv) have the medians too. "
+            "As published: configuration and epoch chosen on the test set, at any accuracy, "
+            f"against one run of cross-entropy per seed; {BASELINES[baseline]}. Mean of the "
+            "percentages over seeds, without those where cross-entropy has 0 or inf; a seed on "
+            "which it is nearly 0 can outweigh the others: the files of all techniques (-all.csv) "
+            "have the medians too. "
             "MMCE-W* is MMCE-W as the paper's code computes it; MMCE-W by the formula is not a "
             "candidate here, but is in those files.",
             *([HYBRID] if EXPERIMENTS[name].calibration == "group" else []),
@@ -195,7 +196,7 @@ def validated(digests: Sequence[Digest], name: str) -> Table:
         _validated_notes(
             name,
             "the technique with the least mean validation value, of those with something within "
-            "the slack on every split",
+            "the slack on every split (the best of several, while the control has the runs of one)",
         ),
         _narrow(name),
     )
@@ -244,8 +245,9 @@ def _validated_notes(name: str, which: str) -> tuple[str, ...]:
     return (
         f"As it should be: {which}; its configuration and epoch chosen on validation within 5 "
         "points of the best validation accuracy of the split; the test set read once; "
-        "cross-entropy given the same number of runs, each from other initial weights, and chosen "
-        "the same way. " + INTERVAL,
+        "cross-entropy given the same number of runs per split, each from other initial weights, "
+        "and chosen the same way. " + INTERVAL + " Dead: share of the test rows whose logits are "
+        "both 0 at that epoch.",
         *([UNDEFINED] if EXPERIMENTS[name].objective == "pe_deterministic" else []),
         *([HYBRID] if EXPERIMENTS[name].calibration == "group" else []),
     )

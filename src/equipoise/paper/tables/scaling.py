@@ -41,8 +41,8 @@ def temperature_scaling(digests: Sequence[Digest]) -> Table:
         rows,
         (
             "Best value over the epochs on the test set, after against before; mean over seeds. "
-            "Recipe: the paper's few steps of Adam. Exact: the temperatures that minimise the "
-            "cross-entropy of the validation set.",
+            "Recipe: the paper's few steps of Adam, before and after on a run that was trained "
+            "alone. Exact: the temperatures that minimise the cross-entropy of the validation set.",
         ),
         (
             ("dataset", "{0}"),
@@ -97,8 +97,10 @@ def temperature_scaling_validated(digests: Sequence[Digest]) -> Table:
         rows,
         (
             "Epoch chosen on validation (least PE, least ECE, within the slack), before and after "
-            "the exact temperatures of the groups. Test set read once. Splits on which the one run "
-            "of cross-entropy is never within the slack are left out. " + INTERVAL,
+            "the exact temperatures of the groups: the epoch after may be another, and the "
+            "validation rows that choose it are those that the temperatures are fitted to. Test "
+            "set read once. Splits on which the one run of cross-entropy is never within the slack "
+            "are left out. " + INTERVAL,
         ),
         (
             ("dataset", "{0}"),

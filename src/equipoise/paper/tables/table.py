@@ -26,8 +26,9 @@ SPAN = "95% interval"
 """What the heading of an interval ends with; it stands behind what it is of."""
 
 INTERVAL = (
-    "Change in percent of cross-entropy's mean, with the paired 95% interval over splits; these "
-    "share rows, which makes it rather too narrow."
+    "Change in percent of cross-entropy's mean; the paired 95% interval over splits is that of the "
+    "difference, in percent of the same mean, and so may pass 100. Splits share rows, which makes "
+    "it rather too narrow."
 )
 
 

@@ -93,8 +93,11 @@ def volumes(digests: Sequence[Digest]) -> Table:
         (
             VOLUME + " As published: all seeds pooled, on the test set, cross-entropy with one run "
             "per seed. Validated: mean over splits of the validation frontier's points read on the "
-            "test set, 0 on a split with nothing within the slack; the control is cross-entropy "
-            "with as many runs, without temperatures. A dash: nothing is within the slack.",
+            "test set, 0 on a split with nothing within the slack; the best of them count, so that "
+            "more points gain a little by chance; the control is cross-entropy with as many "
+            "runs, without temperatures. A dash: nothing is within the slack, or cross-entropy "
+            "beside itself. FL and FLSD are the same but where a label has a probability of at "
+            "most 0.2, and are often equal.",
         ),
         (
             ("dataset", "{0}"),
