@@ -143,6 +143,7 @@ def _verdicts(digests: Sequence[Digest], found: dict[str, list[list[list[Case]]]
             "Trade-offs are compared by hypervolume; a technique with nothing within the slack "
             "counts as 0.",
         ),
+        (("claim", "{0}"), ("as published", "{1}: {2}"), ("as it should be", "{3}: {4}")),
     )
 
 
