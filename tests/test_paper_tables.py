@@ -16,9 +16,10 @@ from scipy import stats
 
 import oracle_paper as oracle
 from equipoise.datasets import load
-from equipoise.paper import claims, figures, results, tables
-from equipoise.paper.claims import CLAIMS, Case, claims_tables, verdict
+from equipoise.paper import evidence, figures, results, tables
+from equipoise.paper.claims import CLAIMS, claims_tables, verdict
 from equipoise.paper.digest import Digest
+from equipoise.paper.evidence import Case
 from equipoise.paper.published import published, shown
 from equipoise.paper.render import as_csv, markdown, rich_table, shown_rows
 from equipoise.paper.tables import Table
@@ -416,7 +417,7 @@ def test_what_is_noise_does_not_hold_as_it_should_be():
 def test_noise_is_hardly_ever_taken_for_a_finding(cases, share):
     rng = np.random.default_rng(0)
     found = collections.Counter(
-        verdict([claims._difference(v) for v in rng.normal(size=(cases, 5))], share)
+        verdict([evidence.difference(v) for v in rng.normal(size=(cases, 5))], share)
         for _ in range(400)
     )
     assert found[HOLDS] == 0
@@ -489,7 +490,7 @@ def test_a_difference_counts_where_its_interval_excludes_0():
         ([], False, False),
         ([math.nan, 1.0], None, False),
     ):
-        case = claims._difference(np.array(values))
+        case = evidence.difference(np.array(values))
         assert (case.true, case.leaning) == (true, leaning), values
     for values, true, leaning in (
         ([9.0, 9.1, 8.9], False, False),
@@ -497,7 +498,7 @@ def test_a_difference_counts_where_its_interval_excludes_0():
         ([9.0, 10.5], None, False),
         ([9.0, 11.5], None, True),
     ):
-        case = claims._difference(np.array(values), least=10.0)
+        case = evidence.difference(np.array(values), least=10.0)
         assert (case.true, case.leaning) == (true, leaning), values
 
 
