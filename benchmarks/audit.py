@@ -32,10 +32,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from report import Report, race
 
-from equipoise.intervals import intervals_from_rows, intervals_from_table
-from equipoise.metrics import by_group, groupwise_calibration_error
-from equipoise.pushdown import Columns, fill
-from equipoise.table import AuditTable
+from equipoise.auditing import Columns, fill, intervals_from_table
+from equipoise.auditing._intervals import intervals_from_rows
+from equipoise.metrics import AuditTable, by_group, groupwise_calibration_error
 
 RESULTS = Path(__file__).parent / "results" / "audit.json"
 COLUMNS = Columns("y", "p", "g")

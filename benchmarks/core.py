@@ -32,8 +32,8 @@ from sklearn.frozen import FrozenEstimator  # noqa: E402
 from torchmetrics.functional import calibration_error  # noqa: E402
 
 from equipoise import AuditTable, GroupTemperatureScaling, TemperatureScaling  # noqa: E402
-from equipoise.losses import Batch, mmce, mmce_w  # noqa: E402
 from equipoise.metrics import expected_calibration_error  # noqa: E402
+from equipoise.training import Batch, mmce, mmce_w  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "core.json"
 

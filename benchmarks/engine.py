@@ -24,9 +24,8 @@ from rich.table import Table
 
 from equipoise import GroupTemperatureScaling, TemperatureScaling
 from equipoise.datasets import Part, Preprocessor, Split, load
-from equipoise.engine import CHUNK, Config, train_stack
-from equipoise.losses import GroupwiseLoss
-from equipoise.network import Adam, StackedMLP
+from equipoise.training import CHUNK, Config, GroupwiseLoss, train_stack
+from equipoise.training._network import Adam, StackedMLP
 
 RESULTS = Path(__file__).parent / "results" / "engine.json"
 SIZES = (97, 128, 64, 2)

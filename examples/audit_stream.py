@@ -13,8 +13,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from equipoise.audit import AuditReport, AuditTable, report_of
-from equipoise.gates import Gate
+from equipoise.auditing import AuditReport, Gate, report_of
+from equipoise.metrics import AuditTable
 
 BATCHES, ROWS = 80, 500
 WINDOW = 20

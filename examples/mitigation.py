@@ -20,7 +20,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.naive_bayes import GaussianNB
 
 from equipoise import GroupCalibratedClassifier
-from equipoise.audit import AuditReport, audit
+from equipoise.auditing import AuditReport, audit
 from equipoise.datasets import load
 from equipoise.metrics import group_base_rates
 

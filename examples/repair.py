@@ -16,7 +16,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.naive_bayes import GaussianNB
 
 from equipoise import GroupTemperatureScaling
-from equipoise.audit import AuditReport, audit
+from equipoise.auditing import AuditReport, audit
 from equipoise.datasets import Dataset, load
 from equipoise.metrics import group_base_rates
 

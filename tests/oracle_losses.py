@@ -1,6 +1,6 @@
 """The losses of the paper as plain loops over one batch, written from its formulas.
 
-Nothing here is shared with `equipoise.losses`: rows are lists of numbers, sub-batches are lists of
+Nothing here is shared with `equipoise.training`: rows are lists of numbers, sub-batches lists of
 row numbers, and the pair-wise terms are the paper's double sums over pairs of sub-batches.
 """
 

@@ -13,9 +13,10 @@ from sklearn.exceptions import UndefinedMetricWarning
 
 import equipoise
 from equipoise import metrics
-from equipoise.audit import AuditReport, AuditTable, audit, report_of
+from equipoise.auditing import AuditReport, audit, report_of
+from equipoise.metrics import AuditTable
 
-audit_module = importlib.import_module("equipoise.audit")
+audit_module = importlib.import_module("equipoise.auditing._audit")
 
 FUNCTIONS = {
     "accuracy": metrics.accuracy,

@@ -14,14 +14,8 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from equipoise import GroupTemperatureScaling, TemperatureScaling
-from equipoise.calibration import fit_temperatures
-from equipoise.metrics import (
-    accuracy,
-    expected_calibration_error,
-    log_loss,
-    proportional_equality,
-)
-from equipoise.newton import Problem, solve
+from equipoise.calibration import Problem, fit_temperatures, solve
+from equipoise.metrics import accuracy, expected_calibration_error, log_loss, proportional_equality
 
 
 def nll(beta, z, y, weight=None):

@@ -11,15 +11,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.isotonic import IsotonicRegression
 
-from equipoise.calibrators import (
-    METHODS,
-    Blend,
-    OneVsRest,
-    Steps,
-    Temperature,
-    log_odds,
-    shrunk,
-)
+from equipoise.calibration import METHODS
+from equipoise.calibration._methods import Blend, OneVsRest, Steps, Temperature, log_odds, shrunk
 
 CLASSES = [2, 3]
 

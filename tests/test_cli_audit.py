@@ -20,9 +20,8 @@ from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
 import oracle_metrics as oracle
-from equipoise.audit import AuditTable
 from equipoise.cli import main
-from equipoise.metrics import METRICS
+from equipoise.metrics import METRICS, AuditTable
 
 ROOT = Path(__file__).parents[1]
 COLUMNS = ("--label", "y", "--prob", "p", "--group", "sex")

@@ -21,8 +21,9 @@ from scipy.optimize import minimize_scalar
 
 import oracle_metrics as oracle
 from equipoise import GroupTemperatureScaling
-from equipoise.cli import main, stream
-from equipoise.texts import text_of, typed
+from equipoise._inputs import text_of, typed
+from equipoise.cli import _stream as stream
+from equipoise.cli import main
 
 NOTES = ["plain", 'a "quoted" one', "comma, here", "two\nlines", "a\rb", "", "007", " spaced "]
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 import equipoise
 from equipoise.cli import main
-from equipoise.datasets import registry
+from equipoise.datasets import _registry as registry
 
 
 @pytest.fixture(autouse=True)

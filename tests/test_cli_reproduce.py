@@ -9,8 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from equipoise.cli import main
-from equipoise.paper import grids, results
-from equipoise.progress import Bar
+from equipoise.paper import _grids as grids
+from equipoise.paper import _results as results
+from equipoise.training import Bar
 
 GRID = {
     "techniques": ["ce", "ls", "fl", "flsd", "dca", "mdca", "mmce", "mmce-w", "mmce-w*"],
@@ -96,8 +97,8 @@ def test_tables_figures_and_page(first):
 
 def test_a_second_time_nothing_is_trained(runs, monkeypatch):
     before = contents(runs)
-    monkeypatch.setattr("equipoise.engine.train_stack", None)  # not to be called
-    monkeypatch.setattr("equipoise.paper.scaling.epochs_of", None)
+    monkeypatch.setattr("equipoise.sweep._execution.compute", None)  # not to be called
+    monkeypatch.setattr("equipoise.paper._scaling.epochs_of", None)
     result = reproduce("german", "--runs", runs)
     assert result.exit_code == 0, result.output
     assert contents(runs) == before
@@ -160,7 +161,7 @@ def test_stopped_and_resumed(tmp_path, first, monkeypatch):
 
 
 def test_stopped_later(runs, monkeypatch):
-    monkeypatch.setattr("equipoise.paper.reproduce.digest", interrupt)
+    monkeypatch.setattr("equipoise.paper._reproduce.digest", interrupt)
     result = reproduce("german", "--runs", runs)
     assert result.exit_code == 130
     assert "Note: stopped. Finished runs are safe: give the same command again" in result.stderr
@@ -259,7 +260,7 @@ def test_damaged_results_of_another_dataset_are_named_before_any_work(runs, cont
     out = runs / "quick" / "results"
     shutil.copytree(out / "german", out / "compas")
     (out / "compas" / "facts.json").write_bytes(content)
-    monkeypatch.setattr("equipoise.paper.reproduce.run", None)  # not to be called
+    monkeypatch.setattr("equipoise.paper._reproduce.run", None)  # not to be called
     result = reproduce("german", "--runs", runs)
     assert result.exit_code == 1
     assert f"the results in {out / 'compas'} are damaged" in result.stderr

@@ -15,12 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from equipoise.audit import audit
-from equipoise.cli import main, tables, train
+from equipoise.auditing import audit
+from equipoise.cli import _tables as tables
+from equipoise.cli import _train as train
+from equipoise.cli import main
 from equipoise.datasets import Dataset, FrameEncoder
-from equipoise.estimators import STOPPING, GroupwiseMLPClassifier
-from equipoise.losses import LOSSES
 from equipoise.metrics import GroupRates
+from equipoise.training import LOSSES, GroupwiseMLPClassifier
+from equipoise.training._mlp import STOPPING
 
 QUICK = ("--max-epochs", "20", "--learning-rate", "0.01", "--hidden", "8")
 HEADER = ["id", "age", "job, now", "member", "sex", "race", "income"]

@@ -16,8 +16,9 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from equipoise.datasets import Dataset, Preprocessor, load, registry
-from equipoise.datasets.recipes import RECIPES
+from equipoise.datasets import Dataset, Preprocessor, load
+from equipoise.datasets import _registry as registry
+from equipoise.datasets._recipes import RECIPES
 
 ROOT = Path(__file__).parents[1]
 RAW = Path(os.environ.get("EQUIPOISE_DATA") or ROOT.parent / "shared" / "datasets")

@@ -10,8 +10,6 @@ import torch
 
 from equipoise import GroupTemperatureScaling, TemperatureScaling
 from equipoise.datasets import Part, Preprocessor, Split
-from equipoise.engine import Config, epochs_of, train_stack
-from equipoise.losses import LOSSES, GroupwiseLoss
 from equipoise.metrics import (
     accuracy,
     expected_calibration_error,
@@ -20,7 +18,8 @@ from equipoise.metrics import (
     log_loss,
     proportional_equality,
 )
-from equipoise.network import StackedMLP
+from equipoise.training import LOSSES, Config, GroupwiseLoss, epochs_of, train_stack
+from equipoise.training._network import StackedMLP
 
 
 def make_split(sizes=(90, 40, 41), columns=6, classes=2, groups=2, seed=0):

@@ -17,10 +17,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from equipoise import GroupwiseMLPClassifier
-from equipoise.engine import Config, train_stack
-from equipoise.losses import LOSSES
+from equipoise._files import write_model
 from equipoise.metrics import log_loss
-from equipoise.modelfile import write_model
+from equipoise.training import LOSSES, Config, train_stack
 
 
 @parametrize_with_checks([GroupwiseMLPClassifier(max_epochs=100)])

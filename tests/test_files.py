@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from equipoise.files import opened, reading
-from equipoise.pushdown import Columns, fill, rates_of
-from equipoise.table import AuditTable
-from equipoise.texts import check_column, match
+from equipoise._files import opened
+from equipoise._files._open_tables import reading
+from equipoise._inputs import check_column, match
+from equipoise.auditing import Columns, fill, rates_of
+from equipoise.metrics import AuditTable
 
 COLUMNS = Columns("y", "p", "g")
 

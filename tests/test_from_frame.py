@@ -12,8 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from equipoise.datasets import Dataset, FrameEncoder
-from equipoise.datasets.source import Source
+from equipoise.datasets import Dataset, FrameEncoder, Source
 
 COLUMNS = {
     "age": [30, 41, 25, 62, 33, 58],
@@ -333,7 +332,7 @@ def test_text_of_many_values_is_hashed():
 
 def test_hashing_is_the_same_in_every_process():
     code = (
-        "import polars as pl; from equipoise.datasets.frame import Column;"
+        "import polars as pl; from equipoise.datasets._frame import Column;"
         "print(Column('t', 'hash', width=8).transform(pl.Series(['some words', 'x']).to_numpy()))"
     )
     shown = {
@@ -456,7 +455,7 @@ def test_what_is_not_a_table(tmp_path):
 def test_parquet_without_pyarrow(monkeypatch, tmp_path, installed):
     pl.DataFrame(COLUMNS).write_parquet(tmp_path / "t.parquet")
     monkeypatch.setattr(
-        "equipoise.datasets.source.find_spec", lambda name: name == installed or None
+        "equipoise.datasets._source.find_spec", lambda name: name == installed or None
     )
     if installed:
         assert Source.of(tmp_path / "t.parquet").names == list(COLUMNS)

@@ -9,10 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equipoise.audit import AuditReport, AuditTable, PeVerdict, Verdict
-from equipoise.gates import NAMES, Gate, find_group, split_names
-from equipoise.intervals import Interval, Intervals
-from equipoise.metrics import METRICS
+from equipoise.auditing import (
+    AuditReport,
+    Gate,
+    Interval,
+    Intervals,
+    PeVerdict,
+    Verdict,
+    find_group,
+    split_names,
+)
+from equipoise.auditing._gates import NAMES
+from equipoise.metrics import METRICS, AuditTable
 
 NAN = math.nan
 

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 from sklearn.exceptions import UndefinedMetricWarning
 
-from equipoise.audit import AuditTable, audit
+from equipoise.auditing import audit
 from equipoise.metrics import (
     METRICS,
+    AuditTable,
     accuracy,
     equal_mass_calibration_error,
     expected_calibration_error,

@@ -10,19 +10,13 @@ from scipy import stats
 from scipy.special import expit, logit, softmax
 
 import oracle_metrics as oracle
-from equipoise.intervals import (
-    Interval,
-    debiased_ece,
-    gaps_of,
-    intervals_from_rows,
-    intervals_from_table,
-)
-from equipoise.intervals.figures import intervals_of, without_bias
-from equipoise.intervals.gaps import _range_quantile, gap_interval
-from equipoise.intervals.ratios import ratio_interval
-from equipoise.intervals.spread import from_cells
-from equipoise.metrics import METRICS, by_group, proportional_equality_of
-from equipoise.table import AuditTable
+from equipoise.auditing import Interval, intervals_from_table
+from equipoise.auditing._intervals import gaps_of, intervals_from_rows
+from equipoise.auditing._intervals._figures import debiased_ece, intervals_of, without_bias
+from equipoise.auditing._intervals._gaps import _range_quantile, gap_interval
+from equipoise.auditing._intervals._ratios import ratio_interval
+from equipoise.auditing._intervals._spread import from_cells
+from equipoise.metrics import METRICS, AuditTable, by_group, proportional_equality_of
 
 Z = stats.norm.ppf(0.975)
 

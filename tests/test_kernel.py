@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from equipoise import kernel
-from equipoise.kernel import (
+from equipoise.training import _kernel_sum as kernel
+from equipoise.training import laplacian_form
+from equipoise.training._kernel_sum import (
     CROSSOVER,
     NARROWEST,
-    laplacian_form,
     laplacian_form_plain,
     laplacian_form_sorted,
 )

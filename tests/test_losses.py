@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equipoise import kernel
-from equipoise.losses import LOSSES, Batch, GroupwiseLoss
+from equipoise.training import LOSSES, Batch, GroupwiseLoss
+from equipoise.training import _kernel_sum as kernel
 from oracle_losses import groupwise_mmce, oracle
 
 ADDED = {"dca", "mdca", "mmce", "mmce-w"}

@@ -12,9 +12,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 
 import oracle_metrics as oracle
 from equipoise import metrics
-from equipoise.metrics import METRICS, by_group, overall, reliability_of
-from equipoise.sums import bin_of
-from equipoise.table import AuditTable
+from equipoise.metrics import METRICS, AuditTable, bin_of, by_group, overall, reliability_of
 
 # unweighted probabilities are kept to 2**-33, and at most five classes are added up
 CLOSE = {"rtol": 1e-12, "atol": 1e-9}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from equipoise.network import Adam, StackedMLP
+from equipoise.training._network import Adam, StackedMLP
 
 
 def module(network, config):

@@ -18,21 +18,18 @@ import torch
 from pyarrow import parquet
 
 import oracle_paper as oracle
+from equipoise.calibration import Problem, paper_temperatures
 from equipoise.datasets import load
-from equipoise.engine import CHUNK, Config, train_stack
-from equipoise.losses import GroupwiseLoss
-from equipoise.newton import Problem
-from equipoise.paper import grids
-from equipoise.paper.digest import Digest
-from equipoise.paper.published import published
-from equipoise.paper.render import as_csv, markdown
-from equipoise.paper.reproduce import reproduce_dataset, saved_digests
-from equipoise.paper.results import main_tables, more_tables
-from equipoise.paper.scaling import by_recipe, recipe_files
-from equipoise.paper.snippet import TECHNIQUES
-from equipoise.recipe import paper_temperatures
-from equipoise.sweep import Sweep
-from equipoise.sweep.store import encode, processor
+from equipoise.paper import _grids as grids
+from equipoise.paper import main_tables, reproduce_dataset, saved_digests
+from equipoise.paper._digest import Digest
+from equipoise.paper._published import published
+from equipoise.paper._render import as_csv, markdown
+from equipoise.paper._results import more_tables
+from equipoise.paper._scaling import by_recipe, recipe_files
+from equipoise.paper._snippet import TECHNIQUES
+from equipoise.sweep import Sweep, encode, processor
+from equipoise.training import CHUNK, Config, GroupwiseLoss, train_stack
 
 ROOT = Path(__file__).parents[1]
 TEX = ROOT.parent / "shared" / "paper" / "towards-fair-and-calibrated-models.tex"
@@ -54,7 +51,7 @@ SWEEP = Sweep(
 
 
 # the package's function has the name of its module
-PLAN = importlib.import_module("equipoise.sweep.plan")
+PLAN = importlib.import_module("equipoise.sweep._grid")
 
 
 def finish(folder):

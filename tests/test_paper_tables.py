@@ -16,15 +16,27 @@ from scipy import stats
 
 import oracle_paper as oracle
 from equipoise.datasets import load
-from equipoise.paper import evidence, figures, results, tables
-from equipoise.paper.claims import CLAIMS, claims_tables, verdict
-from equipoise.paper.digest import Digest
-from equipoise.paper.evidence import Case
-from equipoise.paper.published import published, shown
-from equipoise.paper.render import as_csv, markdown, rich_table, shown_rows
-from equipoise.paper.tables import Table
-from equipoise.paper.tables.numbers import interval, means, relative
-from equipoise.paper.tables.volumes import _share
+from equipoise.paper import (
+    _evidence as evidence,
+)
+from equipoise.paper import (
+    _figures as figures,
+)
+from equipoise.paper import (
+    _results as results,
+)
+from equipoise.paper import (
+    _tables as tables,
+)
+from equipoise.paper import rich_table
+from equipoise.paper._claims import CLAIMS, claims_tables, verdict
+from equipoise.paper._digest import Digest
+from equipoise.paper._evidence import Case
+from equipoise.paper._published import published, shown
+from equipoise.paper._render import as_csv, markdown, shown_rows
+from equipoise.paper._tables._numbers import interval, means, relative
+from equipoise.paper._tables._table import Table
+from equipoise.paper._tables._volumes import _share
 from test_paper import SWEEP, finish
 
 OTHERS = [t for t in SWEEP.techniques if t != "ce"]

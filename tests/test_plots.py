@@ -23,7 +23,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 import oracle_metrics as oracle
 from equipoise.metrics import group_base_rates
 from equipoise.plots import plot_frontier, plot_group_rates, plot_reliability
-from equipoise.plots.style import COLOURS
+from equipoise.plots._style import COLOURS
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
@@ -536,7 +536,7 @@ def test_a_changed_picture_is_noticed(monkeypatch):
         distance(saved, render(lambda: plot_reliability(y, prob, sensitive_features=other)))
         > TOLERANCE
     )
-    monkeypatch.setattr("equipoise.plots.style.COLOURS", COLOURS[1:])
+    monkeypatch.setattr("equipoise.plots._style.COLOURS", COLOURS[1:])
     assert distance(saved, render(PICTURES["reliability_2"])) > TOLERANCE
 
 

@@ -13,8 +13,8 @@ from hypothesis.extra.numpy import arrays
 from sklearn.exceptions import UndefinedMetricWarning
 
 import oracle_metrics as oracle
-from equipoise.audit import AuditTable
 from equipoise.metrics import (
+    AuditTable,
     GroupRates,
     classwise_calibration_error,
     expected_calibration_error,

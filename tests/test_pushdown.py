@@ -16,13 +16,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from equipoise.inputs import ROW_SUM_TOLERANCE
-from equipoise.pushdown import MOST_GROUPS, Columns, Filled, fill, rates_of
-from equipoise.pushdown.cells import Cells, Tables
-from equipoise.pushdown.query import HALF, rounded_off
-from equipoise.rates import group_base_rates
-from equipoise.sums import PARTS, SUMS, bin_of
-from equipoise.table import AuditTable
+from equipoise._inputs import ROW_SUM_TOLERANCE
+from equipoise.auditing import Columns, fill, rates_of
+from equipoise.auditing._pushdown._cells import Cells, Tables
+from equipoise.auditing._pushdown._query import HALF, rounded_off
+from equipoise.auditing._pushdown._survey import MOST_GROUPS
+from equipoise.auditing._pushdown._tables import Filled
+from equipoise.metrics import PARTS, SUMS, AuditTable, bin_of, group_base_rates
 
 LOGARITHMS = ("log_loss", "log_loss2")
 
@@ -264,14 +264,14 @@ def test_a_column_may_have_several_roles():
 def test_rows_in_memory_are_added_up_in_slices(monkeypatch):
     data = predictions(classes=3)
     want = AuditTable.from_arrays(data["y"], matrix(data), sensitive_features=data["g"])
-    monkeypatch.setattr("equipoise.pushdown.tables.SLICE", 150)
+    monkeypatch.setattr("equipoise.auditing._pushdown._tables.SLICE", 150)
     for name in ("pandas", "polars", "pyarrow"):
         assert_equal(fill(MAKE[name](data), Columns("y", PROB[3], ("g",))).tables[()], want)
 
 
 @pytest.mark.parametrize("name", ["pandas", "polars, lazy", "duckdb"])
 def test_labels_that_the_first_rows_do_not_have(name, monkeypatch):
-    monkeypatch.setattr("equipoise.pushdown.tables.SAMPLE", 10)
+    monkeypatch.setattr("equipoise.auditing._pushdown._tables.SAMPLE", 10)
     rng = np.random.default_rng(0)
     for y in (["a"] * 20 + ["b"] * 20, [1] * 20 + [2] * 20, [1] * 10 + [0] * 30, [0, 1] * 20):
         data = {"y": y, "p": rng.random(40), "g": [1] * 20 + [2] * 20, "d": y[::-1]}
@@ -426,9 +426,9 @@ def test_too_many_groups(make_quick):
 
 @pytest.mark.parametrize("name", ["duckdb", "polars, lazy", "pandas"])
 def test_too_many_groups_after_the_first_rows(name, monkeypatch):
-    monkeypatch.setattr("equipoise.pushdown.tables.SAMPLE", 10)
-    monkeypatch.setattr("equipoise.pushdown.tables.MOST_GROUPS", 20)
-    monkeypatch.setattr("equipoise.pushdown.tables.MOST_CELLS", 25)
+    monkeypatch.setattr("equipoise.auditing._pushdown._tables.SAMPLE", 10)
+    monkeypatch.setattr("equipoise.auditing._pushdown._tables.MOST_GROUPS", 20)
+    monkeypatch.setattr("equipoise.auditing._pushdown._tables.MOST_CELLS", 25)
     y, p = [0, 1] * 30, [0.5] * 60
     for groups, fine in (([1] * 20 + list(range(40)), False), ([1] * 41 + list(range(19)), True)):
         frame = MAKE[name]({"y": y, "p": p, "g": groups})

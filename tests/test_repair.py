@@ -37,7 +37,7 @@ from equipoise import (
     GroupCalibratedClassifier,
     GroupTemperatureScaling,
 )
-from equipoise.calibrators import METHODS
+from equipoise.calibration import METHODS
 from equipoise.metrics import log_loss
 from repair_data import agree, sample
 

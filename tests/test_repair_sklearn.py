@@ -18,10 +18,9 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from equipoise import GroupCalibratedClassifier, GroupwiseMLPClassifier, TemperatureScaling
-from equipoise.calibrators import METHODS
-from equipoise.folds import stratified_folds
-from equipoise.metrics import log_loss
-from equipoise.scorers import neg_worst_group_ece
+from equipoise.calibration import METHODS
+from equipoise.calibration._out_of_fold import stratified_folds
+from equipoise.metrics import log_loss, neg_worst_group_ece
 from repair_data import agree, sample
 
 

@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_validate
 
 import oracle_metrics as oracle
 from equipoise import metrics
-from equipoise.scorers import (
+from equipoise.metrics import (
     GroupScorer,
     neg_calibration_gap,
     neg_proportional_equality,

@@ -16,14 +16,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from equipoise import FrontierSearch
-from equipoise import search as search_module
 from equipoise.cli import main
-from equipoise.cli.search import FILES
+from equipoise.cli._search import FILES
 from equipoise.datasets import Part, Split
-from equipoise.engine import Config, train_stack
-from equipoise.estimators import GroupwiseMLPClassifier
 from equipoise.search import POOLED
-from equipoise.tradeoffs import Tradeoffs, Trial, interval
+from equipoise.search import _search as search_module
+from equipoise.search._results import Tradeoffs, Trial, interval
+from equipoise.training import Config, GroupwiseMLPClassifier, train_stack
 
 SMALL = {
     "lam": (1.0, 5.0),

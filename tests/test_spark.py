@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from equipoise.pushdown import Columns, fill, rates_of
+from equipoise.auditing import Columns, fill, rates_of
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java 17"),

@@ -10,8 +10,9 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from equipoise import metrics
-from equipoise.audit import AuditTable, audit, report_of
-from equipoise.summary.lines import MOST_GROUPS, MOST_LINES
+from equipoise.auditing import audit, report_of
+from equipoise.auditing._render._lines import MOST_GROUPS, MOST_LINES
+from equipoise.metrics import AuditTable
 
 NAMES = [
     "[red]x[/red]",

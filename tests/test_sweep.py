@@ -19,15 +19,13 @@ from pyarrow import parquet
 
 from equipoise import __version__
 from equipoise.datasets import Dataset, load
-from equipoise.engine import train_stack
-from equipoise.losses import LOSSES, Loss
-from equipoise.paper.snippet import TECHNIQUES
-from equipoise.sweep import Store, Sweep, plan, run
-from equipoise.sweep.store import versions
+from equipoise.paper._snippet import TECHNIQUES
+from equipoise.sweep import Store, Sweep, plan, run, versions
+from equipoise.training import LOSSES, Loss, train_stack
 
 # the package's functions have the names of its modules
 PLAN, RUN, STORE = (
-    importlib.import_module(f"equipoise.sweep.{m}") for m in ("plan", "run", "store")
+    importlib.import_module(f"equipoise.sweep.{m}") for m in ("_grid", "_execution", "_store")
 )
 
 

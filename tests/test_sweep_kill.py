@@ -21,7 +21,7 @@ FEW = dataclasses.replace(MANY, seeds=tuple(range(8)))
 
 PROCESSES = multiprocessing.get_context("forkserver")
 # imported once, in a process that all others are copies of
-OURS = ("equipoise.paper.snippet", "equipoise.sweep", "pytest")
+OURS = ("equipoise.paper._snippet", "equipoise.sweep", "pytest")
 LATER = ("torch._dynamo", "duckdb", "filelock", "pyarrow.parquet")  # at the first part, otherwise
 PROCESSES.set_forkserver_preload([*OURS, *LATER])
 

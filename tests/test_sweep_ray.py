@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.losses import LOSSES, Loss
-from equipoise.paper.snippet import TECHNIQUES
+from equipoise.paper._snippet import TECHNIQUES
 from equipoise.sweep import plan, run
+from equipoise.training import LOSSES, Loss
 from test_sweep import DATA, RUN, SWEEP, finished, others
 
 # Ray reads its settings as it is imported, so that happens in the tests, behind `ray_folder`

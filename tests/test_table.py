@@ -13,9 +13,14 @@ from hypothesis.extra.numpy import arrays
 
 import oracle_metrics as oracle
 from equipoise import metrics
-from equipoise.metrics import METRICS, by_group, expected_calibration_error, overall
-from equipoise.sums import SUMS
-from equipoise.table import AuditTable
+from equipoise.metrics import (
+    METRICS,
+    SUMS,
+    AuditTable,
+    by_group,
+    expected_calibration_error,
+    overall,
+)
 
 EXAMPLES = settings(deadline=None, derandomize=True, database=None, max_examples=60)
 
@@ -252,10 +257,10 @@ def test_slices_do_not_matter(monkeypatch, constants, weighted):
     whole = AuditTable.from_arrays(**data, sample_weight=weight)
     equal_mass = metrics.equal_mass_calibration_error(*arguments, sample_weight=weight)
     for name, value in constants.items():
-        monkeypatch.setattr(f"equipoise.table.{name}", value)
-        monkeypatch.setattr(f"equipoise.sums.{name}", value)
-    monkeypatch.setattr("equipoise.metrics.ROWS", 7)
-    monkeypatch.setattr("equipoise.inputs.SLICE", 13)
+        monkeypatch.setattr(f"equipoise.metrics._table.{name}", value)
+        monkeypatch.setattr(f"equipoise.metrics._sums.{name}", value)
+    monkeypatch.setattr("equipoise.metrics._metrics.ROWS", 7)
+    monkeypatch.setattr("equipoise._inputs._categories.SLICE", 13)
     sliced = AuditTable.from_arrays(**data, sample_weight=weight)
     for name in SUMS:
         np.testing.assert_allclose(sliced[name], whole[name], rtol=1e-12, atol=1e-15)

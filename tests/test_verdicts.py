@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from equipoise.metrics import METRICS, group_base_rates, proportional_equality
-from equipoise.table import AuditTable
-from equipoise.texts import shown
-from equipoise.verdicts import calibration, comparisons_of, pe_verdicts_of, verdicts_of
-from equipoise.verdicts.words import holm
+from equipoise._inputs import shown
+from equipoise.auditing._verdicts import _calibration as calibration
+from equipoise.auditing._verdicts._calibration import verdicts_of
+from equipoise.auditing._verdicts._comparisons import comparisons_of
+from equipoise.auditing._verdicts._proportional import pe_verdicts_of
+from equipoise.auditing._verdicts._words import holm
+from equipoise.metrics import METRICS, AuditTable, group_base_rates, proportional_equality
 
 CONFIDENCES = {
     "wide": lambda rng, n: rng.beta(2, 2, n),
@@ -471,7 +473,7 @@ def test_tables_saved_without_moments_are_judged_carefully():
 
 
 def verdicts_part(name):
-    from equipoise.sums import SUMS
+    from equipoise.metrics import SUMS
 
     return SUMS[name].part
 

@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from equipoise.datasets.registry import FILES
+from equipoise.datasets._registry import FILES
 
 CARRIED = Path(__file__).parents[1] / "src" / "equipoise" / "data"
 

@@ -6,9 +6,8 @@ For changes to how results are shown; `equipoise reproduce` makes the digests th
 import shlex
 from pathlib import Path
 
-from equipoise.paper.grids import grid
-from equipoise.paper.reproduce import saved_digests
-from equipoise.paper.results import write_results
+from equipoise.paper import saved_digests, write_results
+from equipoise.paper._grids import grid
 
 FOLDER = Path(__file__).parents[1] / "paper" / "results"
 

@@ -9,23 +9,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from equipoise.audit import AuditReport, AuditTable
-    from equipoise.calibration import GroupTemperatureScaling, TemperatureScaling
-    from equipoise.estimators import GroupwiseMLPClassifier
-    from equipoise.repair import GroupCalibratedClassifier
+    from equipoise.auditing import AuditReport, AuditTable, audit
+    from equipoise.calibration import (
+        GroupCalibratedClassifier,
+        GroupTemperatureScaling,
+        TemperatureScaling,
+    )
     from equipoise.search import FrontierSearch
+    from equipoise.training import GroupwiseLoss, GroupwiseMLPClassifier
 
 __version__ = "0.1.0"
-
-_HOME = {
-    "AuditReport": "audit",
-    "AuditTable": "audit",
-    "FrontierSearch": "search",
-    "GroupCalibratedClassifier": "repair",
-    "GroupTemperatureScaling": "calibration",
-    "GroupwiseMLPClassifier": "estimators",
-    "TemperatureScaling": "calibration",
-}
 
 __all__ = [
     "AuditReport",
@@ -33,16 +26,30 @@ __all__ = [
     "FrontierSearch",
     "GroupCalibratedClassifier",
     "GroupTemperatureScaling",
+    "GroupwiseLoss",
     "GroupwiseMLPClassifier",
     "TemperatureScaling",
+    "audit",
 ]
+
+_ROOMS = {
+    "AuditReport": "auditing",
+    "AuditTable": "auditing",
+    "FrontierSearch": "search",
+    "GroupCalibratedClassifier": "calibration",
+    "GroupTemperatureScaling": "calibration",
+    "GroupwiseLoss": "training",
+    "GroupwiseMLPClassifier": "training",
+    "TemperatureScaling": "calibration",
+    "audit": "auditing",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _ROOMS:
         raise AttributeError(f"module 'equipoise' has no attribute {name!r}")
-    return getattr(import_module(f"equipoise.{_HOME[name]}"), name)
+    return getattr(import_module(f"equipoise.{_ROOMS[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])
+    return sorted(__all__)

@@ -10,7 +10,27 @@ from typing import Any
 import click
 
 from equipoise import __version__
-from equipoise.cli import audit, calibrate, datasets, predict, reproduce, search, train
+from equipoise.cli import (
+    _audit as audit,
+)
+from equipoise.cli import (
+    _calibrate as calibrate,
+)
+from equipoise.cli import (
+    _datasets as datasets,
+)
+from equipoise.cli import (
+    _predict as predict,
+)
+from equipoise.cli import (
+    _reproduce as reproduce,
+)
+from equipoise.cli import (
+    _search as search,
+)
+from equipoise.cli import (
+    _train as train,
+)
 
 
 class _Group(click.Group):

@@ -11,13 +11,40 @@ import os
 
 import numpy as np
 
-from equipoise.datasets import registry
-from equipoise.datasets.dataset import Dataset
-from equipoise.datasets.frame import FrameEncoder
-from equipoise.datasets.recipes import RECIPES
-from equipoise.datasets.split import Part, Preprocessor, Split
+from equipoise.datasets._dataset import Dataset
+from equipoise.datasets._frame import FrameEncoder
+from equipoise.datasets._recipes import RECIPES
+from equipoise.datasets._registry import (
+    ENTRIES,
+    ENVIRONMENT,
+    FILES,
+    Entry,
+    cache_dir,
+    entry_of,
+    read_lines,
+    state,
+)
+from equipoise.datasets._source import Source
+from equipoise.datasets._split import Part, Preprocessor, Split, shuffled, split_rows
 
-__all__ = ["Dataset", "FrameEncoder", "Part", "Preprocessor", "Split", "load"]
+__all__ = [
+    "ENTRIES",
+    "ENVIRONMENT",
+    "FILES",
+    "Dataset",
+    "Entry",
+    "FrameEncoder",
+    "Part",
+    "Preprocessor",
+    "Source",
+    "Split",
+    "cache_dir",
+    "entry_of",
+    "load",
+    "shuffled",
+    "split_rows",
+    "state",
+]
 
 
 def load(
@@ -40,12 +67,12 @@ def load(
     >>> load("german")
     Dataset(German credit: 1,000 rows, 60 features)
     """
-    entry = registry.entry(name)
+    entry = entry_of(name)
     group = next(iter(entry.groups)) if group is None else group
     if group not in entry.groups:
         raise ValueError(f"{name} has no group {group!r}; there is {', '.join(entry.groups)}")
-    files = [registry.FILES[file] for file in entry.files]
-    lines = [line for file in files for line in registry.read_lines(file, data_dir)]
+    files = [FILES[file] for file in entry.files]
+    lines = [line for file in files for line in read_lines(file, data_dir)]
     blocks, y, a = RECIPES[name](lines, group)
     return Dataset(
         X=np.concatenate([block for _, block in blocks], axis=1),

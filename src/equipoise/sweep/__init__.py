@@ -10,8 +10,21 @@
 A sweep that was stopped, or killed, does only what is missing when it is run again.
 """
 
-from equipoise.sweep.plan import RunPart, Sweep, fingerprint
-from equipoise.sweep.run import Work, plan, run
-from equipoise.sweep.store import Store
+from equipoise.sweep._execution import Work, plan, run
+from equipoise.sweep._grid import CONTROL_STEP, RunPart, Sweep, fingerprint
+from equipoise.sweep._store import Store, encode, is_damaged, processor, versions
 
-__all__ = ["RunPart", "Store", "Sweep", "Work", "fingerprint", "plan", "run"]
+__all__ = [
+    "CONTROL_STEP",
+    "RunPart",
+    "Store",
+    "Sweep",
+    "Work",
+    "encode",
+    "fingerprint",
+    "is_damaged",
+    "plan",
+    "processor",
+    "run",
+    "versions",
+]

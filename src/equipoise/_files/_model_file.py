@@ -1,0 +1,60 @@
+"""A model as one file: arrays in safetensors, everything else as JSON in its header.
+
+Loading runs no code. A digest over both parts shows a file that was damaged or edited.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise._files._atomic import replace_file
+
+KEY = "equipoise"
+
+
+def write_model(
+    path: str | os.PathLike[str], about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+) -> None:
+    """Write a model, whole or not at all."""
+    from safetensors.numpy import save
+
+    text = json.dumps(about, sort_keys=True)
+    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    content = save(whole, {KEY: text, "sha256": _digest(text, whole)})
+    replace_file(Path(path), content)
+
+
+def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return what `write_model` wrote; raise ValueError for any other file."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(os.fspath(path), framework="numpy") as file:
+            header = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise ValueError(f"{os.fspath(path)} is not a saved model: {error}") from None
+    text = header.get(KEY)
+    if text is None:
+        raise ValueError(f"{os.fspath(path)} was not saved by equipoise")
+    if header.get("sha256") != _digest(text, arrays):
+        raise ValueError(f"{os.fspath(path)} is damaged or was edited: its digest does not match")
+    about: dict[str, Any] = json.loads(text)
+    return about, arrays
+
+
+def _digest(text: str, arrays: Mapping[str, NDArray[Any]]) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"\n{name} {array.dtype} {array.shape}\n".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,51 @@
+"""What callers pass in: labels, groups, probabilities and weights, and every error about them."""
+
+from equipoise._inputs._categories import encode, encode_groups, recode, refuse_missing
+from equipoise._inputs._columns import column, columns, same_length
+from equipoise._inputs._errors import ColumnOrderWarning, InputError, InputWarning, warn_caller
+from equipoise._inputs._features import split_columns
+from equipoise._inputs._labels import column_labels, encode_labels
+from equipoise._inputs._names import check_column, counted, group_name, nearest, shown
+from equipoise._inputs._probabilities import (
+    ROW_SUM_TOLERANCE,
+    check_bins,
+    check_weights,
+    class_count,
+    matrix,
+    probability_slice,
+)
+from equipoise._inputs._values import MISSING, from_plain, match, text_of, to_plain, typed
+
+__all__ = [
+    "MISSING",
+    "ROW_SUM_TOLERANCE",
+    "ColumnOrderWarning",
+    "InputError",
+    "InputWarning",
+    "check_bins",
+    "check_column",
+    "check_weights",
+    "class_count",
+    "column",
+    "column_labels",
+    "columns",
+    "counted",
+    "encode",
+    "encode_groups",
+    "encode_labels",
+    "from_plain",
+    "group_name",
+    "match",
+    "matrix",
+    "nearest",
+    "probability_slice",
+    "recode",
+    "refuse_missing",
+    "same_length",
+    "shown",
+    "split_columns",
+    "text_of",
+    "to_plain",
+    "typed",
+    "warn_caller",
+]

@@ -1,0 +1,196 @@
+"""Labels and groups as small integer codes, beside the distinct values that the codes stand for.
+
+Everything is done in slices, so that ten million rows need a few bytes each beyond the input.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise._inputs._columns import columns
+
+SLICE = 1 << 18
+"""Rows encoded at a time."""
+
+_DATES = "{name} holds dates or durations; bin them first, for example by year as integers"
+
+
+def _slices(n: int, step: int = SLICE) -> Iterator[slice]:
+    for start in range(0, n, step):
+        yield slice(start, min(start + step, n))
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float) and value != value
+
+
+def _code_type(n_categories: int) -> type[np.signedinteger[Any]]:
+    # the rows of a column often outnumber its categories a million to one
+    return np.int8 if n_categories < 2**7 else np.int16 if n_categories < 2**15 else np.int32
+
+
+def _sorted(found: set[Any], name: str) -> list[Any]:
+    try:
+        return sorted(found)
+    except TypeError:
+        types = sorted({type(v).__name__ for v in found})
+        raise TypeError(
+            f"{name} mixes values that cannot be ordered ({', '.join(types)}); "
+            "convert the column to one type, for example with astype(str)"
+        ) from None
+
+
+def encode(array: NDArray[Any], name: str) -> tuple[NDArray[np.signedinteger[Any]], list[Any]]:
+    """Replace each value by its index among the sorted distinct values; -1 where it is missing."""
+    kind = array.dtype.kind
+    if kind in "mM":
+        raise TypeError(_DATES.format(name=name))
+    if kind == "c":
+        raise TypeError(f"{name} holds complex numbers; labels and groups are plain values")
+    if kind == "b" or kind in "iu":
+        return _encode_integers(array)
+    if kind == "f":
+        return _encode_floats(array)
+    return _encode_objects(array, name)
+
+
+def _encode_integers(
+    array: NDArray[Any],
+) -> tuple[NDArray[np.signedinteger[Any]], list[Any]]:
+    as_bool = array.dtype.kind == "b"
+    if as_bool:
+        array = array.view(np.uint8) if array.flags.c_contiguous else array.astype(np.uint8)
+    if not len(array):
+        return np.zeros(0, np.int8), []
+    low, high = int(array.min()), int(array.max())
+    if high - low < 1 << 16:
+        # a small range: the codes are a look-up, no sorting needed
+        seen = np.zeros(high - low + 1, dtype=bool)
+        for part in _slices(len(array)):
+            seen[_offset(array[part], low)] = True
+        found = [int(v) + low for v in np.flatnonzero(seen)]
+        codes = np.empty(len(array), _code_type(len(found)))
+        table = (np.cumsum(seen) - 1).astype(codes.dtype)
+        for part in _slices(len(array)):
+            np.take(table, _offset(array[part], low), out=codes[part])
+    else:
+        values = _distinct(array)
+        found = values.tolist()
+        codes = np.empty(len(array), _code_type(len(found)))
+        for part in _slices(len(array)):
+            codes[part] = np.searchsorted(values, array[part])
+    return codes, [bool(v) for v in found] if as_bool else found
+
+
+def _offset(part: NDArray[Any], low: int) -> NDArray[Any]:
+    # in a wide type, so that int8 values from -128 to 127 do not wrap around
+    if part.dtype.kind == "i":
+        part = part.astype(np.int64)
+    return part - part.dtype.type(low) if low else part
+
+
+def _distinct(array: NDArray[Any]) -> NDArray[Any]:
+    found = np.empty(0, array.dtype)
+    for part in _slices(len(array)):
+        found = np.union1d(found, array[part])
+    return found
+
+
+def _encode_floats(
+    array: NDArray[Any],
+) -> tuple[NDArray[np.signedinteger[Any]], list[Any]]:
+    values = _distinct(array)
+    values = values[~np.isnan(values)]
+    codes = np.empty(len(array), _code_type(len(values)))
+    for part in _slices(len(array)):
+        chunk = array[part]
+        codes[part] = np.where(np.isnan(chunk), -1, np.searchsorted(values, chunk))
+    return codes, values.tolist()
+
+
+def _encode_objects(
+    array: NDArray[Any], name: str
+) -> tuple[NDArray[np.signedinteger[Any]], list[Any]]:
+    found: set[Any] = set()
+    try:
+        for part in _slices(len(array)):
+            found.update(array[part].tolist())
+    except TypeError:
+        raise TypeError(
+            f"{name} holds values that are not plain (lists or arrays); "
+            "pass one column of numbers, strings or booleans"
+        ) from None
+    missing = {v for v in found if _is_missing(v)}
+    if any(isinstance(v, datetime.date | datetime.timedelta) for v in found - missing):
+        raise TypeError(_DATES.format(name=name))
+    # np.float64 and friends inside an object column become Python's own numbers
+    plain = {v.item() if isinstance(v, np.generic) else v for v in found - missing}
+    values = _sorted(plain, name)
+    index = {v: i for i, v in enumerate(values)}
+    codes = np.empty(len(array), _code_type(len(values)))
+    for part in _slices(len(array)):
+        chunk = array[part].tolist()
+        codes[part] = [index.get(v, -1) for v in chunk]
+    return codes, values
+
+
+def refuse_missing(codes: NDArray[Any], name: str) -> None:
+    """Raise if any value of an encoded column is missing."""
+    if len(codes) and codes.min() < 0:
+        first, count = int(np.argmax(codes < 0)), int((codes < 0).sum())
+        raise ValueError(
+            f"{name} has {count} missing value{'s' * (count > 1)}, the first in row {first}; "
+            "drop those rows, or give them a name of their own such as 'unknown'"
+        )
+
+
+def recode(
+    codes: NDArray[Any], values: Sequence[Any], target: Sequence[Any]
+) -> NDArray[np.signedinteger[Any]]:
+    """Point codes at `target` instead of `values`; -1 for what it does not contain."""
+    if list(values) == list(target):
+        return codes
+    index = {v: i for i, v in enumerate(target)}
+    table = np.array([index.get(v, -1) for v in values] + [-1], _code_type(len(target)))
+    pointed: NDArray[np.signedinteger[Any]] = table[codes]
+    return pointed
+
+
+def encode_groups(
+    sensitive_features: Any, *, allow_missing: bool = False
+) -> tuple[NDArray[np.signedinteger[Any]], list[Hashable]]:
+    """Encode one or several sensitive columns; several become tuples, their intersection."""
+    encoded: list[tuple[NDArray[np.signedinteger[Any]], list[Any]]] = []
+    for j, col in enumerate(columns(sensitive_features, "sensitive_features")):
+        name = "sensitive_features" if j == 0 else f"sensitive_features, column {j}"
+        codes, values = encode(col, name)
+        if not allow_missing:
+            refuse_missing(codes, name)
+        if encoded and len(codes) != len(encoded[0][0]):
+            raise ValueError(
+                f"{name} has {len(codes)} rows, but the first column has {len(encoded[0][0])}"
+            )
+        encoded.append((codes, values))
+    if not encoded:
+        raise ValueError("sensitive_features has no columns")
+    codes, groups = encoded[0]
+    for more, values in encoded[1:]:
+        pairs = codes.astype(np.int64) * len(values) + more
+        pairs[(codes < 0) | (more < 0)] = -1
+        codes, present = _encode_integers(pairs)
+        if present and present[0] == -1:
+            codes, present = codes - 1, present[1:]
+        rows = [divmod(pair, len(values)) for pair in present]
+        groups = [(*_as_tuple(groups[i]), values[j]) for i, j in rows]
+    return codes, groups
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)

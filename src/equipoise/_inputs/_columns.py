@@ -1,0 +1,60 @@
+"""Columns of callers, as NumPy arrays: lists, arrays, or anything that narwhals takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+
+def columns(values: Any, name: str) -> list[NDArray[Any]]:
+    """Split an array-like or a frame into one-dimensional arrays, each with its own type."""
+    if isinstance(values, dict):
+        return [column(v, f"{name}[{k!r}]") for k, v in values.items()]
+    native = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
+    if isinstance(native, nw.Series):
+        return [_values(native)]
+    if isinstance(native, nw.DataFrame):
+        return [_values(native[c]) for c in native.columns]
+    array = np.asarray(values)
+    if array.ndim not in (1, 2):
+        raise ValueError(
+            f"{name} must be one column or a table of columns, got an array of shape {array.shape}"
+        )
+    if array.dtype.kind in "US" and isinstance(values, list | tuple):
+        # asarray turns ["a", 1] into ["a", "1"]: keep what the caller wrote
+        array = np.array(values, dtype=object)
+    if array.ndim == 1:
+        return [array]
+    return [_narrowed(array[:, j]) for j in range(array.shape[1])]
+
+
+def _values(series: nw.Series[Any]) -> NDArray[Any]:
+    # the array of a PyArrow dictionary with nulls gives those rows another row's value
+    if series.implementation.is_pyarrow() and series.dtype == nw.Categorical:
+        series = series.cast(nw.String)
+    return series.to_numpy()
+
+
+def _narrowed(array: NDArray[Any]) -> NDArray[Any]:
+    """Give an object column of one plain type its own dtype back."""
+    if array.dtype == object and len({type(v) for v in array.tolist()}) == 1:
+        return np.asarray(array.tolist())
+    return array
+
+
+def column(values: Any, name: str) -> NDArray[Any]:
+    """Return the single column that `values` must be."""
+    cols = columns(values, name)
+    if len(cols) != 1:
+        raise ValueError(f"{name} must be a single column, got {len(cols)} columns")
+    return cols[0]
+
+
+def same_length(n: int, **named: NDArray[Any] | None) -> None:
+    """Raise unless every array given has `n` rows."""
+    for name, array in named.items():
+        if array is not None and len(array) != n:
+            raise ValueError(f"{name} has {len(array)} rows, but y_prob has {n}")

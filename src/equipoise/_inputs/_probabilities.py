@@ -1,0 +1,106 @@
+"""Probabilities and weights as arrays: what is accepted, and every error about them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise._inputs._columns import column, same_length
+
+MOST_BINS = 1_000
+"""Confidence bins at most: finer ones hold no rows to speak of, and cost memory and time."""
+
+ROW_SUM_TOLERANCE = 1e-3
+"""How far a row of probabilities may be from 1; rows are checked, never rescaled."""
+
+
+def matrix(values: Any, name: str) -> NDArray[Any]:
+    """Return probabilities or logits as a numeric array of one or two axes, uncopied if it is."""
+    native = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
+    array = native.to_numpy() if native is not values else np.asarray(values)
+    if array.dtype == object:
+        try:
+            array = np.array(array.tolist(), dtype=np.float64)
+        except (TypeError, ValueError):
+            raise TypeError(f"{name} must hold numbers only") from None
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold numbers, got dtype {array.dtype}")
+    if array.ndim not in (1, 2):
+        raise ValueError(f"{name} must be (n,) or (n, classes), got shape {array.shape}")
+    if array.ndim == 2 and array.shape[1] < 2:
+        raise ValueError(
+            f"{name} has {array.shape[1]} column(s); pass two or more, or a one-dimensional array "
+            "for the positive class of a binary problem"
+        )
+    if not len(array):
+        raise ValueError(f"{name} is empty")
+    return array
+
+
+def check_bins(n_bins: Any) -> None:
+    """Raise unless the number of bins is one that leaves rows in them."""
+    if isinstance(n_bins, bool) or not isinstance(n_bins, int | np.integer) or n_bins < 1:
+        raise ValueError(f"n_bins must be a positive integer, got {n_bins!r}")
+    if n_bins > MOST_BINS:
+        raise ValueError(f"n_bins must be at most {MOST_BINS:,}, got {n_bins!r}")
+
+
+def class_count(array: NDArray[Any]) -> int:
+    """Return the number of classes K: two where only the positive class was passed."""
+    return 2 if array.ndim == 1 else int(array.shape[1])
+
+
+def probability_slice(y_prob: NDArray[Any], rows: slice) -> NDArray[np.float64]:
+    """Return the checked probabilities of some rows as float64, laid out (class, row)."""
+    part = y_prob[rows]
+    out = np.empty((class_count(y_prob), len(part)))
+    if part.ndim == 1:
+        out[1] = part
+        np.subtract(1.0, out[1], out=out[0])
+    else:
+        np.copyto(out, part.T)
+    # one comparison each that NaN fails too
+    valid = out.min() >= 0.0 and out.max() <= 1.0
+    if not valid or not (np.abs(out.sum(axis=0) - 1.0).max() <= ROW_SUM_TOLERANCE):
+        _refuse_probabilities(part, out, rows.start)
+    return out
+
+
+def _refuse_probabilities(part: NDArray[Any], out: NDArray[np.float64], start: int) -> None:
+    total = out.sum(axis=0)
+    bad = ~((out >= 0) & (out <= 1)).all(axis=0) | ~(np.abs(total - 1) <= ROW_SUM_TOLERANCE)
+    first = int(np.argmax(bad))
+    row = np.atleast_1d(part[first]).astype(np.float64)
+    where = f"y_prob, row {start + first}: {[float(f'{v:.6g}') for v in row[:6]]}"
+    if np.isnan(row).any():
+        raise ValueError(f"{where} contains NaN; drop the row or repair the model's output")
+    if (row < 0).any() or (row > 1).any():
+        raise ValueError(
+            f"{where} is not within 0..1; y_prob takes probabilities (apply softmax to logits)"
+        )
+    raise ValueError(
+        f"{where} sums to {total[first]:.6g}, not 1; pass one column per class, and only those"
+    )
+
+
+def check_weights(sample_weight: Any, n: int) -> NDArray[np.float64] | None:
+    """Return the weights as float64, or None; they must be finite, not negative, not all zero."""
+    if sample_weight is None:
+        return None
+    try:
+        weight = np.asarray(column(sample_weight, "sample_weight"), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"sample_weight must be one column of numbers: {error}") from None
+    same_length(n, sample_weight=weight)
+    bad = ~(np.isfinite(weight) & (weight >= 0))
+    if bad.any():
+        first = int(np.argmax(bad))
+        raise ValueError(
+            f"sample_weight, row {first}: {weight[first]}; weights are finite and not negative"
+        )
+    if not weight.any():
+        raise ValueError("sample_weight is zero in every row")
+    return weight

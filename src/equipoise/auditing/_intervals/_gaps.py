@@ -1,0 +1,76 @@
+"""Intervals of the largest difference between two groups."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from equipoise.auditing._intervals._figures import Interval, ends_of
+from equipoise.auditing._intervals._spread import Floats, Spread
+from equipoise.metrics import METRICS
+
+
+def gap_values(spread: Spread) -> dict[str, float]:
+    """Return the largest difference between two groups of each metric; nothing for one group."""
+    if len(spread.table.groups) < 2:
+        return {}
+    found = {}
+    for name, metric in METRICS.items():
+        if name in ("ece", "classwise_ece", "mce"):
+            values = np.maximum(ends_of(spread, name, 1.0)[0], 0.0)
+        else:
+            values = metric.of(spread.table)
+        values = values[~np.isnan(values)]
+        with np.errstate(invalid="ignore"):
+            found[name] = float(values.max() - values.min()) if len(values) > 1 else float("nan")
+    return found
+
+
+def gap_interval(spread: Spread, name: str, z: float) -> Interval:
+    """Return the interval of the largest difference between two groups."""
+    value, (low, high) = ends_of(spread, name, z)
+    known = ~np.isnan(value) & ~np.isnan(low)
+    m = int(known.sum())
+    if m < 2 or np.isinf(value[known]).all():
+        return Interval(float("nan"), float("nan"))
+    if name == "mce" or np.isinf(value[known]).any():
+        # every group's own interval at once
+        _, (low, high) = ends_of(spread, name, float(-ndtri(ndtr(-z) / m)))
+        low, high = low[known], high[known]
+        return Interval(max(float(low.max() - high.min()), 0.0), float(high.max() - low.min()))
+    contend = known & ((high >= low[known].max()) | (low <= high[known].min()))
+    _, (far_low, far_high) = ends_of(spread, name, _range_quantile(int(contend.sum()), z))
+    value, low, high = value[known], low[known], high[known]
+    # the arms of two intervals add up like standard errors
+    least = _largest(value, value - far_low[known], far_high[known] - value, -1)
+    most = _largest(value, high - value, value - low, 1)
+    limit = {"brier": 1.0 if len(spread.table.labels) == 2 else 2.0, "log_loss": np.inf}
+    return Interval(max(least, 0.0), min(most, limit.get(name, 1.0)))
+
+
+def _largest(value: Floats, own: Floats, other: Floats, sign: int) -> float:
+    """Return the largest value_g - value_h + sign * sqrt(own_g^2 + other_h^2) over pairs."""
+    best = -np.inf
+    step = max(1, 1_000_000 // len(value))
+    for start in range(0, len(value), step):
+        g = slice(start, start + step)
+        arm = np.sqrt(own[g, None] ** 2 + other**2)
+        best = max(best, float((value[g, None] - value + sign * arm).max()))
+    return best
+
+
+def _range_quantile(m: int, z: float) -> float:
+    """Return how many standard errors the largest of all differences of m equal groups may be.
+
+    For two groups that is z; for more it is the studentised range, which Tukey's test uses.
+    """
+    if m <= 2:
+        return z
+    x = np.linspace(-9.0, 9.0, 721)
+    density = np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi) * (x[1] - x[0])
+    low, high = 0.0, 20.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        inside = m * (density * (ndtr(x + middle) - ndtr(x)) ** (m - 1)).sum()
+        low, high = (middle, high) if inside < 2 * ndtr(z) - 1 else (low, middle)
+    return high / 2**0.5

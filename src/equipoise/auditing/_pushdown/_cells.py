@@ -1,0 +1,241 @@
+"""What the queries bring back, put where it belongs in the audit tables."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.auditing._pushdown._query import HALF, Plan
+from equipoise.metrics import SUMS, Array, AuditTable
+
+Ints = NDArray[np.int64]
+
+
+@dataclasses.dataclass
+class Cells:
+    """Rows of one query's answer, collected from one or several frames.
+
+    Attributes
+    ----------
+    keys
+        Position of each distinct key: the values of the columns rows were grouped by.
+    key, cell
+        Of each row the position of its key, and its cell.
+    sums
+        Of each sum the two halves: (row,) arrays.
+    """
+
+    keys: dict[tuple[Any, ...], int]
+    key: Ints
+    cell: Ints
+    sums: Mapping[str, tuple[Ints, Ints]]
+
+    @classmethod
+    def of(cls, answers: Sequence[Any], key_names: Sequence[str]) -> Cells:
+        """Gather collected narwhals frames."""
+        keys: dict[tuple[Any, ...], int] = {}
+        key = []
+        for answer in answers:
+            columns = [[plain(v) for v in answer[name].to_list()] for name in key_names]
+            rows = zip(*columns, strict=True) if key_names else [()] * len(answer)
+            key += [keys.setdefault(k, len(keys)) for k in rows]
+        found: dict[str, tuple[Ints, Ints]] = {}
+        for name in answers[0].columns:
+            if name not in key_names:
+                parts = [_halves(answer[name]) for answer in answers]
+                high, low = (np.concatenate(half) for half in zip(*parts, strict=True))
+                found[name] = (high, low)
+        cell = found.pop("cell")
+        sums = {}
+        for name in [name for name in found if not name.endswith("_high")]:
+            high, low = found[name]
+            if f"{name}_high" in found:
+                more, rest = found[f"{name}_high"]
+                high = high + more * HALF + rest
+            sums[name] = (high, low)
+        return cls(keys, np.array(key, np.int64), cell[0] * HALF + cell[1], sums)
+
+    def __getitem__(self, rows: Any) -> Cells:
+        """Return some of the rows."""
+        sums = {name: (high[rows], low[rows]) for name, (high, low) in self.sums.items()}
+        return Cells(self.keys, self.key[rows], self.cell[rows], sums)
+
+    def count(self, rows: Any) -> int:
+        """Return how many rows of the data some of these rows stand for."""
+        high, low = self.sums["rows"]
+        return int(high[rows].sum()) * HALF + int(low[rows].sum())
+
+
+def _halves(column: nw.Series[Any]) -> tuple[Ints, Ints]:
+    """Return whole numbers of 64 bits, or of DuckDB's 128, as value // HALF and value % HALF.
+
+    Raises
+    ------
+    OverflowError
+        Where a sum of floats is too large to be exact.
+    """
+    if column.dtype == nw.Decimal:
+        # in memory: two words of 64 bits, the lower one first; no sum is negative
+        array = column.to_arrow()
+        array = array.combine_chunks() if hasattr(array, "combine_chunks") else array
+        words = np.frombuffer(array.buffers()[1], "<u8", 2 * len(array), 16 * array.offset)
+        low, high = words.reshape(-1, 2).T
+        bits = HALF.bit_length() - 1
+        top = (high << np.uint64(64 - bits)) | (low >> np.uint64(bits))
+        return top.astype(np.int64), (low % np.uint64(HALF)).astype(np.int64)
+    values = column.to_numpy()
+    # numbers that are not negative never add up to less than a part of them does
+    if values.dtype == np.float64 and values.max(initial=0.0) >= 2.0**53:
+        raise OverflowError("a sum of floats is not exact")
+    values = values.astype(np.int64)
+    return values // HALF, values % HALF
+
+
+def plain(value: Any) -> Any:
+    """Return a value of a frame as Python's own, None where it is missing."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    return None if isinstance(value, float) and value != value else value
+
+
+class Tables:
+    """Sums of several tables, side by side while they are filled."""
+
+    def __init__(self, rows: int, classes: int, n_bins: int) -> None:
+        size = {"k": classes, "b": n_bins}
+        self.sums = {
+            name: np.zeros((2, rows, *(size[axis] for axis in spec.axes)), np.int64)
+            for name, spec in SUMS.items()
+        }
+
+    def put(self, name: str, value: tuple[Ints, Ints], *at: Ints) -> None:
+        """Add values to the cells of one sum."""
+        for half, part in zip(self.sums[name], value, strict=True):
+            np.add.at(half, at, part)
+
+    def put_where(self, condition: Array, name: str, value: tuple[Ints, Ints], *at: Ints) -> None:
+        """Add those values for which the condition holds."""
+        high, low = value
+        self.put(name, (high[condition], low[condition]), *(index[condition] for index in at))
+
+    def table(
+        self,
+        rows: Sequence[int],
+        groups: Sequence[Hashable],
+        labels: tuple[Hashable, ...],
+        parts: frozenset[str],
+    ) -> AuditTable:
+        """Return the table of some of the rows."""
+        sums = {}
+        for name, (high, low) in self.sums.items():
+            if SUMS[name].part in parts:
+                sums[name] = high[list(rows)].astype(object) * HALF + low[list(rows)]
+        n_bins = self.sums["bin_count"].shape[-1]
+        return AuditTable(tuple(groups), labels, n_bins, False, sums)
+
+
+# --- two classes -----------------------------------------------------------------------------
+
+
+def take_apart(cells: Cells, plan: Plan) -> dict[str, Ints]:
+    """Return what the cell of `of_pair` or `of_rows` says, and whether it is of sound rows."""
+    m = plan.n_bins
+    if plan.classes > 2:
+        rest, c = np.divmod(cells.cell, 2 * m + 1)
+        rest, impossible = np.divmod(rest, 2)
+        rest, correct = np.divmod(rest, 2)
+        y, hit = np.divmod(rest, 3)
+        found = {"c": c, "impossible": impossible, "correct": correct, "hit": hit - 1, "y": y - 1}
+        found["valid"] = c <= m
+        found["decided"] = hit > 0
+    else:
+        # y and d begin at -1, and the bin of 1 - FAULTY is -m
+        least = 1 if plan.decisions is None else 4
+        cell = cells.cell + (least * (4 * m + 2) * (3 * m + 1) + m)
+        rest, c0 = np.divmod(cell, 3 * m + 1)
+        rest, c1 = np.divmod(rest, 4 * m + 2)
+        d, y = np.divmod(rest, 3)
+        # c1 counts half bins, or has the class of the larger probability as its last digit
+        top = (c1 > m).astype(np.int64) if plan.single else c1 % 2
+        c1 = (c1 + 1) // 2 if plan.single else c1 // 2
+        found = {"c0": c0 - m, "c1": c1, "top": top, "y": y - 1}
+        found["d"] = top if plan.decisions is None else d - 1
+        found["valid"] = c1 <= m
+        found["decided"] = found["d"] >= 0
+    return found
+
+
+def put_pair(into: Tables, cells: Cells, plan: Plan, row: Ints) -> None:
+    """Add the answer of `of_pair`; `row` is where in the tables each cell belongs."""
+    at = take_apart(cells, plan)
+    y, d, top = at["y"], at["d"], at["top"]
+    n = cells.sums["rows"]
+    for name in ("rows", "weight"):
+        into.put(name, n, row)
+    for name in ("log_loss", "log_loss2", "brier2"):
+        into.put(name, cells.sums[name], row)
+    into.put("labels", n, row, y)
+    into.put("predictions", n, row, d)
+    into.put_where(d == y, "hits", n, row, y)
+    for k in (0, 1):
+        p, s, c = cells.sums[f"p{k}"], cells.sums[f"s{k}"], at[f"c{k}"]
+        b, here = np.maximum(c - 1, 0), np.full(len(row), k)
+        into.put("probability", p, row, here)
+        into.put("squared_error", s, row, here)
+        into.put("class_count", n, row, here, b)
+        into.put("class_probability", p, row, here, b)
+        into.put_where(y == k, "class_correct", n, row, here, b)
+        into.put_where(y == k, "own_probability", p, row, here)
+        into.put_where((y == k) & (c == 0), "impossible", n, row)
+        for name, value in (
+            ("bin_count", n), ("bin_count2", n), ("bin_confidence", p), ("bin_gap2", s)
+        ):  # fmt: skip
+            into.put_where(top == k, name, value, row, b)
+        into.put_where((top == k) & (y == k), "bin_correct", n, row, b)
+
+
+# --- more classes ----------------------------------------------------------------------------
+
+
+def put_rows(into: Tables, cells: Cells, plan: Plan, row: Ints) -> None:
+    """Add the answer of `of_rows`."""
+    at = take_apart(cells, plan)
+    y, b = at["y"], np.maximum(at["c"] - 1, 0)
+    n = cells.sums["rows"]
+    for name in ("rows", "weight"):
+        into.put(name, n, row)
+    for name in ("log_loss", "log_loss2", "brier2"):
+        into.put(name, cells.sums[name], row)
+    into.put("labels", n, row, y)
+    into.put_where(at["hit"] == 1, "hits", n, row, y)
+    into.put("own_probability", cells.sums["own"], row, y)
+    into.put_where(at["impossible"] == 1, "impossible", n, row)
+    into.put("bin_count", n, row, b)
+    into.put("bin_count2", n, row, b)
+    into.put("bin_confidence", cells.sums["confidence"], row, b)
+    into.put("bin_gap2", cells.sums["gap2"], row, b)
+    into.put_where(at["correct"] == 1, "bin_correct", n, row, b)
+
+
+def put_classes(into: Tables, cells: Cells, plan: Plan, row: Ints) -> None:
+    """Add the answer of `of_classes`, but for faulty rows."""
+    at = np.divmod(cells.cell, 2 * plan.n_bins + 1)
+    sound = (at[0] >= 4 * plan.classes) & (at[1] <= plan.n_bins) & (row >= 0)
+    cells, row, (rest, c) = cells[sound], row[sound], (part[sound] for part in at)
+    rest, decided = np.divmod(rest - 4 * plan.classes, 2)
+    k, own = np.divmod(rest, 2)
+    b = np.maximum(c - 1, 0)
+    n = cells.sums["rows"]
+    into.put("probability", cells.sums["p"], row, k)
+    into.put("squared_error", cells.sums["s"], row, k)
+    into.put("class_count", n, row, k, b)
+    into.put("class_probability", cells.sums["p"], row, k, b)
+    into.put_where(own == 1, "class_correct", n, row, k, b)
+    into.put_where(decided == 1, "predictions", n, row, k)

@@ -1,0 +1,228 @@
+"""Which columns are what, of which types, and which values they have."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from equipoise._files import Opened, number
+from equipoise._inputs import (
+    MISSING,
+    check_column,
+    column_labels,
+    encode,
+    match,
+    text_of,
+    to_plain,
+    typed,
+)
+from equipoise.auditing._pushdown._cells import plain
+from equipoise.auditing._pushdown._query import Coding, Frame
+
+MOST_GROUPS = 10_000
+"""Groups, times the values of `by`, that a table may have."""
+
+MOST_LABELS = 10_000
+"""Distinct labels that are looked at: more are no labels."""
+
+SAMPLE = 10_000
+"""First rows looked at to learn the labels; the query itself shows if there are more."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """Which column of a table is what.
+
+    Attributes
+    ----------
+    label
+        The true label.
+    prob
+        One column: the probability of the second label; K columns: those of K labels.
+    group
+        Sensitive columns; several mean their intersection, and a group is then a tuple.
+    pred
+        Decisions made elsewhere, which replace the most probable class.
+    by
+        Columns that split the rows into tables of their own, such as a model and a month.
+    """
+
+    label: str
+    prob: tuple[str, ...]
+    group: tuple[str, ...]
+    pred: str | None = None
+    by: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("prob", "group", "by"):
+            value = getattr(self, name)
+            # a name alone means a tuple of one
+            object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
+            twice = [v for i, v in enumerate(getattr(self, name)) if v in getattr(self, name)[:i]]
+            if twice:
+                raise ValueError(f"column {twice[0]!r} is given twice as {name}")
+        if not self.prob:
+            raise ValueError("prob names no column; pass the column(s) of the probabilities")
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """The names that queries use, and the columns they stand for."""
+        single = len(self.prob) == 1
+        return {
+            **{f"b{i}": name for i, name in enumerate(self.by)},
+            **{f"g{i}": name for i, name in enumerate(self.group)},
+            "l": self.label,
+            **({} if self.pred is None else {"d": self.pred}),
+            **{f"p{k + single}": name for k, name in enumerate(self.prob)},
+        }
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names that queries group by."""
+        return tuple(role for role in self.roles if role[0] in "bg")
+
+
+def prepared(source: Opened, roles: Mapping[str, str]) -> tuple[Frame, dict[str, Any]]:
+    """Return the columns named by their roles, probabilities as float64, and their types."""
+    schema = source.frame.collect_schema()
+    names = [str(name) for name in schema.names()]
+    own = dict(zip(names, schema.names(), strict=True))
+    hidden = [number(name) for name in roles.values()] if source.is_text else []
+    chosen, types = [], {}
+    for role, name in roles.items():
+        check_column(name, [n for n in names if n not in hidden])
+        twins = [n for n in names if n.casefold() == name.casefold()]
+        if len(twins) > 1 and isinstance(source.frame, nw.LazyFrame) and not _is_polars(source):
+            raise ValueError(
+                f"there are columns {' and '.join(map(repr, twins))}, which databases take for "
+                "one; rename one of them"
+            )
+        kind = types[role] = schema[own[name]]
+        column = nw.col(own[name])
+        if role[0] == "p":
+            if source.is_text:
+                column = nw.col(number(name))
+            elif not (kind.is_numeric() or kind == nw.Boolean):
+                raise TypeError(
+                    f"column {name!r} holds {kind}, not probabilities; pass a column of numbers"
+                )
+            column = column.cast(nw.Float64)
+        elif kind == nw.Date and role[0] == "b":
+            column = column.cast(nw.String)  # as a CSV file has it
+        elif kind.is_temporal():
+            raise TypeError(
+                f"column {name!r} holds dates or times ({kind}); make groups of them first, for "
+                "example the year as a number or the month as text"
+            )
+        elif kind.is_nested() or kind == nw.Binary:
+            raise TypeError(
+                f"column {name!r} holds {kind}; groups and labels are text, numbers or truth values"
+            )
+        elif kind in (nw.Categorical, nw.Enum) and not _is_pandas(source.frame):
+            # PyArrow gives a missing value of a dictionary column another row's value
+            column = column.cast(nw.String)
+        chosen.append(column.alias(role))
+        if source.is_text and role[0] == "p":
+            chosen.append(nw.col(own[name]).alias(f"t{role}"))
+    return source.frame.select(*chosen), types
+
+
+def _is_polars(source: Opened) -> bool:
+    return bool(source.frame.implementation.is_polars())
+
+
+def _is_pandas(frame: Frame) -> bool:
+    return bool(frame.implementation.is_pandas_like())
+
+
+def collected(frame: Frame) -> nw.DataFrame[Any]:
+    """Run a query."""
+    if isinstance(frame, nw.DataFrame):
+        return frame
+    options = {"engine": "streaming"} if frame.implementation.is_polars() else {}
+    found: nw.DataFrame[Any] = frame.collect(**options)
+    return found
+
+
+class Values:
+    """The values of one column in their final form, from those that an engine has."""
+
+    def __init__(self, raw: Iterable[Any], name: str, *, is_file: bool, is_text: bool) -> None:
+        try:
+            raws = list(dict.fromkeys(plain(v) for v in raw))
+        except TypeError:
+            raise TypeError(
+                f"column {name!r} holds values that are not plain; groups and labels are text, "
+                "numbers or truth values"
+            ) from None
+        self.name = name
+        self.value: dict[Any, Any] = dict.fromkeys(raws)
+        if is_file:
+            try:
+                texts = {v: text_of(v) for v in raws}
+            except TypeError as error:
+                raise TypeError(f"column {name!r} {error}") from None
+            if is_text:
+                for v in raws:
+                    # one engine would read the quotes as such, another as part of the name
+                    if v and v.lstrip() != v and v.lstrip().startswith('"'):
+                        raise ValueError(
+                            f"column {name!r} has the cell {v!r}: quotes stand at the beginning of "
+                            "a cell, without a space before them"
+                        )
+                texts = {v: None if t in MISSING else t for v, t in texts.items()}
+            final = typed(sorted({t for t in texts.values() if t is not None}))
+            self.value = {v: None if t is None else final[t] for v, t in texts.items()}
+        else:
+            array = np.empty(len(raws), dtype=object)
+            array[:] = raws
+            codes, values = encode(array, f"column {name!r}")
+            self.value = {v: None if c < 0 else values[c] for v, c in zip(raws, codes, strict=True)}
+            for v in values:
+                try:
+                    to_plain(v)
+                except TypeError as error:
+                    raise TypeError(f"column {name!r}: {error}") from None
+        found = {v for v in self.value.values() if v is not None}
+        self.sorted: list[Any] = sorted(found)
+
+
+def coding_of(values: Values, wanted: Any, classes: int, kind: Any, name: str) -> Coding:
+    """Say which class each value of a column of labels stands for."""
+    present = values.sorted
+    if wanted is not None:
+        wanted = match(wanted, present)
+        # those that are not wanted are reported with their number, once rows are counted
+        present = [v for v in present if v in wanted]
+    labels = column_labels(present, classes, labels=wanted, name=f"column {name!r}")
+    # in an order of their own, so that equal values make equal codings
+    known = sorted(values.value.items(), key=repr)
+    raw = tuple(tuple(r for r, v in known if v is not None and v == label) for label in labels)
+    return Coding(labels, raw, _first(labels) if kind.is_integer() else None)
+
+
+def _first(labels: tuple[Any, ...]) -> int | None:
+    """Return the first of consecutive integers, None for other labels."""
+    if any(isinstance(v, bool) or not isinstance(v, int) for v in labels):
+        return None
+    return labels[0] if labels == tuple(range(labels[0], labels[0] + len(labels))) else None
+
+
+def coding_like(coding: Coding, values: Values, kind: Any) -> Coding:
+    """Say which class each value of a column of decisions stands for, matched by text."""
+    place = {text_of(label): k for k, label in enumerate(coding.labels)}
+    raw: list[list[Any]] = [[] for _ in coding.labels]
+    for own, value in sorted(values.value.items(), key=repr):
+        if value is None:
+            continue
+        # by value too, since 1 is True
+        same = value in coding.labels
+        at = coding.labels.index(value) if same else place.get(text_of(value))
+        if at is not None:
+            raw[at].append(own)
+    first = coding.first if kind.is_integer() else None
+    return Coding(coding.labels, tuple(map(tuple, raw)), first)

@@ -1,0 +1,379 @@
+"""Audit tables of a frame or of files, filled where the data is."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+import narwhals as nw
+import numpy as np
+
+from equipoise._files import Opened, opened
+from equipoise._inputs import check_bins, match
+from equipoise.auditing._pushdown._cells import (
+    Cells,
+    Ints,
+    Tables,
+    plain,
+    put_classes,
+    put_pair,
+    put_rows,
+    take_apart,
+)
+from equipoise.auditing._pushdown._faults import refuse_faults
+from equipoise.auditing._pushdown._query import Coding, Frame, Plan, of_classes, of_pair, of_rows
+from equipoise.auditing._pushdown._survey import (
+    MOST_GROUPS,
+    MOST_LABELS,
+    SAMPLE,
+    Columns,
+    Values,
+    coding_like,
+    coding_of,
+    collected,
+    prepared,
+)
+from equipoise.metrics import PARTS, AuditTable, GroupRates, chosen_parts
+
+MOST_CELLS = 1_000_000
+"""Rows of an answer that are looked at without asking whether there are too many groups."""
+
+MOST_AS_FLOATS = 1 << 28
+"""Rows beyond which some sum is likely to pass 2**53, so that adding floats would be in vain."""
+
+SLICE = 1 << 20
+"""Rows of a frame in memory that are added up at a time, so that scratch space stays small."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Filled:
+    """What `fill` found.
+
+    Attributes
+    ----------
+    tables
+        By the values of the `by` columns, in sorted order; by () where there are none. All have
+        the same labels, and each its own groups.
+    dropped
+        Number of rows left out because a value is missing.
+    dropped_by
+        The same by the values of the `by` columns, for those rows that have them.
+    """
+
+    tables: Mapping[tuple[Any, ...], AuditTable]
+    dropped: int
+    dropped_by: Mapping[tuple[Any, ...], int] = dataclasses.field(default_factory=dict)
+
+
+def fill(
+    data: Any,
+    columns: Columns,
+    *,
+    labels: Any = None,
+    n_bins: int = 15,
+    drop_missing: bool = False,
+    engine: str = "duckdb",
+    parts: Iterable[str] = PARTS,
+) -> Filled:
+    """Fill audit tables by queries that run where the data is.
+
+    Parameters
+    ----------
+    data
+        A pandas, polars (lazy too), PyArrow, DuckDB, PySpark or Ibis table; or a path, a glob, a
+        folder or a list of paths of CSV or Parquet files.
+    columns
+        Which column is what.
+    labels
+        Label of each column of probabilities; matched by text too, so "1" is the number 1.
+    n_bins
+        Number of confidence bins of equal width.
+    drop_missing
+        Leave out rows with a missing value and say how many; by default they are refused.
+    engine
+        What reads files: "duckdb", "polars" or "spark".
+    parts
+        Which sums to fill, by the name of their part.
+    """
+    chosen = chosen_parts(parts)
+    check_bins(n_bins)
+    classes = max(2, len(columns.prob))
+    with opened(data, engine, numbers=columns.prob) as source:
+        job = _Job(source, columns, classes, int(n_bins), labels)
+        return job.run(chosen, drop_missing=drop_missing)
+
+
+class _Job:
+    """One table to be filled."""
+
+    def __init__(
+        self, source: Opened, columns: Columns, classes: int, n_bins: int, labels: Any
+    ) -> None:
+        self.source, self.columns, self.classes, self.n_bins = source, columns, classes, n_bins
+        self.labels = None if labels is None else list(labels)
+        self.frame, self.types = prepared(source, columns.roles)
+        self.eager = isinstance(self.frame, nw.DataFrame)
+
+    def values(self, raw: Iterable[Any], role: str) -> Values:
+        """Return a column's values in their final form."""
+        name = self.columns.roles[role]
+        return Values(raw, name, is_file=self.source.is_file, is_text=self.source.is_text)
+
+    def run(self, parts: frozenset[str], *, drop_missing: bool) -> Filled:
+        """Look at the first rows to learn the labels, then at all."""
+        coded = [role for role in ("l", "d") if role in self.types]
+        first = collected(self.frame.select(*coded, *self.columns.keys).head(SAMPLE).unique())
+        if not len(first):
+            raise ValueError(f"{self.source.name} has no rows")
+        # a column of names or numbers shows in the first rows, before rows are added up by it
+        if len(first) > MOST_GROUPS // 10:
+            self._limit_groups()
+        whole = self.eager and len(self.frame) <= SAMPLE
+        query = of_pair if self.classes == 2 else of_rows
+        plan = cells = None
+        try:
+            plan = self._plan({role: first[role].to_list() for role in coded})
+        except ValueError:
+            if whole:
+                raise
+        if plan is not None:
+            cells = self._ask(query, plan)
+            at = take_apart(cells, plan)
+            whole = whole or bool(at["y"].min() >= 0 and at["decided"].all())
+        if not whole:
+            # labels that the first rows did not have, or missing ones: look at those of all rows
+            full = self._plan({role: self._distinct(role) for role in coded})
+            if full != plan:
+                plan, cells = full, self._ask(query, full)
+        assert plan is not None
+        assert cells is not None
+        return self._filled(cells, plan, parts, drop_missing=drop_missing)
+
+    def _plan(self, raw: Mapping[str, Iterable[Any]]) -> Plan:
+        name = self.columns.label
+        coding = coding_of(
+            self.values(raw["l"], "l"), self.labels, self.classes, self.types["l"], name
+        )
+        decisions: Coding | None = None
+        if "d" in raw:
+            decisions = coding_like(coding, self.values(raw["d"], "d"), self.types["d"])
+        return Plan(
+            self.columns.keys,
+            coding,
+            decisions,
+            self.n_bins,
+            single=len(self.columns.prob) == 1,
+            duckdb=self.frame.implementation.is_duckdb(),
+            adding=self._adding(),
+        )
+
+    def _adding(self) -> Literal["floats", "integers", "halves"]:
+        if self.eager:  # a slice of rows fits in 64 bits
+            return "integers"
+        if not self.frame.implementation.is_duckdb():
+            return "halves"
+        return "floats" if (self.source.rows or 0) < MOST_AS_FLOATS else "integers"
+
+    def _distinct(self, role: str) -> list[Any]:
+        found = collected(self.frame.select(role).unique().head(MOST_LABELS + 1))[role].to_list()
+        if len(found) > MOST_LABELS:
+            raise ValueError(
+                f"column {self.columns.roles[role]!r} has more than {MOST_LABELS:,} distinct "
+                "values, so it is no label; name the column that holds the classes"
+            )
+        return found
+
+    def _limit_groups(self) -> None:
+        """Refuse too many groups, without bringing them here."""
+        keys = self.columns.keys
+        if len(collected(self.frame.select(*keys).unique().head(MOST_GROUPS + 1))) > MOST_GROUPS:
+            self._refuse_groups()
+
+    def _refuse_groups(self) -> None:
+        names = " x ".join(repr(name) for name in (*self.columns.by, *self.columns.group))
+        raise ValueError(
+            f"{names} has more than {MOST_GROUPS:,} distinct values: a table holds at most that "
+            "many groups, and a group needs rows enough to be judged; name a column of groups, or "
+            "merge values first (an age into ranges, a postcode into regions)"
+        )
+
+    def _ask(self, query: Callable[[Frame, Plan], Frame], plan: Plan) -> Cells:
+        try:
+            return self._asked(query, plan)
+        except OverflowError:
+            return self._asked(query, dataclasses.replace(plan, adding="integers"))
+
+    def _asked(self, query: Callable[[Frame, Plan], Frame], plan: Plan) -> Cells:
+        if not self.eager:
+            asked = query(self.frame, plan)
+            answers = [collected(asked.head(MOST_CELLS))]
+            if len(answers[0]) == MOST_CELLS:
+                self._limit_groups()
+                answers = [collected(asked)]
+        else:
+            step = max(1, SLICE // (self.classes // 2))
+            answers = [
+                query(self.frame[start : start + step], plan)
+                for start in range(0, len(self.frame), step)
+            ]
+        return Cells.of(answers, plan.keys)
+
+    def _filled(
+        self, cells: Cells, plan: Plan, parts: frozenset[str], *, drop_missing: bool
+    ) -> Filled:
+        at = take_apart(cells, plan)
+        place = self._places(cells)
+        row = place.of(cells)
+        sound = (at["valid"] == 1) & (at["y"] >= 0) & (at["decided"] == 1) & (row >= 0)
+        dropped = cells.count(~sound)
+        if dropped and dropped != refuse_faults(
+            self.source, self.columns, self.frame, self.types, plan, drop_missing
+        ):
+            raise ValueError(
+                f"{self.source.name} changes while it is read; save it to a file first"
+            )
+        if not sound.any():
+            raise ValueError(f"{self.source.name} has no rows without a missing value")
+        into = Tables(len(place.found), self.classes, self.n_bins)
+        if self.classes == 2:
+            put_pair(into, cells[sound], plan, row[sound])
+        else:
+            put_rows(into, cells[sound], plan, row[sound])
+            if parts & {"rates", "decisions", "classwise", "scores"}:
+                more = self._ask(of_classes, plan)
+                put_classes(into, more, plan, place.of(more))
+        present = np.flatnonzero(into.sums["rows"].any(axis=0))
+        tables: dict[tuple[Any, ...], tuple[list[int], list[Any]]] = {}
+        for i in present.tolist():
+            by, group = place.found[i]
+            rows, groups = tables.setdefault(by, ([], []))
+            rows.append(i)
+            groups.append(group)
+        return Filled(
+            {
+                by: into.table(rows, groups, plan.coding.labels, parts)
+                for by, (rows, groups) in tables.items()
+            },
+            dropped,
+            place.counts(cells[~sound]) if dropped else {},
+        )
+
+    def _places(self, cells: Cells) -> _Places:
+        keys, n_by = self.columns.keys, len(self.columns.by)
+        columns = [self.values((key[j] for key in cells.keys), role) for j, role in enumerate(keys)]
+        order = [{value: i for i, value in enumerate(c.sorted)} for c in columns]
+        final: dict[tuple[Any, ...], tuple[int, ...]] = {}
+        by: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        for key in cells.keys:
+            values = [c.value[raw] for c, raw in zip(columns, key, strict=True)]
+            if None not in values[:n_by]:
+                by[key] = tuple(values[:n_by])
+            if None not in values:
+                final[key] = tuple(o[v] for o, v in zip(order, values, strict=True))
+        position = sorted(set(final.values()))
+        if len(position) > MOST_GROUPS:
+            self._refuse_groups()
+        row = {p: i for i, p in enumerate(position)}
+        found = []
+        for p in position:
+            values = [c.sorted[i] for c, i in zip(columns, p, strict=True)]
+            group = values[n_by:]
+            found.append(
+                (tuple(values[:n_by]), tuple(group) if len(group) > 1 else (*group, None)[0])
+            )
+        return _Places(found, {key: row[p] for key, p in final.items()}, by)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Places:
+    """Where in the tables each key belongs.
+
+    Attributes
+    ----------
+    found
+        (by, group) of each row of the tables.
+    row
+        Row of each key; those with a missing value have none.
+    by
+        Values of the `by` columns of each key that has them all.
+    """
+
+    found: list[tuple[tuple[Any, ...], Any]]
+    row: Mapping[tuple[Any, ...], int]
+    by: Mapping[tuple[Any, ...], tuple[Any, ...]]
+
+    def of(self, cells: Cells) -> Ints:
+        """Return the row that each cell belongs to, -1 for none."""
+        rows = np.array([self.row.get(key, -1) for key in cells.keys], np.int64)
+        return rows[cells.key]
+
+    def counts(self, cells: Cells) -> dict[tuple[Any, ...], int]:
+        """Return how many rows of the data cells stand for, by the values of `by`."""
+        found: dict[tuple[Any, ...], int] = {}
+        for key, i in cells.keys.items():
+            count = cells.count(cells.key == i)
+            if count and key in self.by:
+                found[self.by[key]] = found.get(self.by[key], 0) + count
+        return found
+
+
+def rates_of(
+    data: Any, label: str, group: Any, *, labels: Any = None, engine: str = "duckdb"
+) -> GroupRates:
+    """Return Pr[Y = k | A = g] of a table of training labels, counted where the data is.
+
+    Parameters
+    ----------
+    data
+        As for `fill`.
+    label, group
+        The column of the labels, and the sensitive column or columns.
+    labels
+        All labels, where some may have no row.
+    engine
+        As for `fill`.
+    """
+    names = (group,) if isinstance(group, str) else tuple(group)
+    roles = {**{f"g{i}": name for i, name in enumerate(names)}, "l": label}
+    with opened(data, engine) as source:
+        frame, _ = prepared(source, roles)
+        counted = collected(frame.group_by(*roles).agg(nw.len().alias("rows")).head(MOST_CELLS + 1))
+        if not len(counted):
+            raise ValueError(f"{source.name} has no rows")
+        if len(counted) > MOST_CELLS:
+            raise ValueError(
+                f"{source.name} has more than {MOST_CELLS:,} combinations of {label!r} and "
+                f"{' x '.join(map(repr, names))}; name a column of labels and columns of groups"
+            )
+        raw = {role: [plain(v) for v in counted[role].to_list()] for role in roles}
+        values = {
+            role: Values(raw[role], name, is_file=source.is_file, is_text=source.is_text)
+            for role, name in roles.items()
+        }
+    rows = [int(n) for n in counted["rows"].to_list()]
+    columns = [[values[role].value[v] for v in raw[role]] for role in roles]
+    for name, column in zip(roles.values(), columns, strict=True):
+        missing = sum(n for n, v in zip(rows, column, strict=True) if v is None)
+        if missing:
+            raise ValueError(
+                f"column {name!r} of {source.name} has no value in {missing:,} "
+                f"row{'s' * (missing > 1)}; drop those rows, or give them a name of their own"
+            )
+    known = values["l"].sorted
+    if labels is not None:
+        known = list(match(labels, known))
+        unknown = [v for v in values["l"].sorted if v not in known]
+        if unknown:
+            raise ValueError(
+                f"column {label!r} of {source.name} contains {unknown[0]!r}, which is not in "
+                f"labels={known!r}"
+            )
+    count: dict[Any, dict[Any, int]] = {}
+    for n, *group, y in zip(rows, *columns, strict=True):
+        key = tuple(group) if len(group) > 1 else group[0]
+        own = count.setdefault(key, dict.fromkeys(known, 0))
+        own[y] += n
+    return GroupRates(
+        {g: {k: n / sum(count[g].values()) for k, n in count[g].items()} for g in sorted(count)}
+    )

@@ -1,0 +1,263 @@
+"""The report that follows from the sums of a table."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from equipoise._inputs import shown
+from equipoise.auditing._verdicts._calibration import Verdict, verdicts_of
+from equipoise.auditing._verdicts._comparisons import Comparison, comparisons_of
+from equipoise.auditing._verdicts._proportional import KINDS, PeVerdict, pe_verdicts_of
+from equipoise.metrics import (
+    METRICS,
+    SUMS,
+    AuditTable,
+    GroupRates,
+    by_group,
+    overall,
+    proportional_equality_of,
+    ratio,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import RenderableType
+
+    from equipoise.auditing._intervals import Intervals
+    from equipoise.auditing._intervals._figures import Interval
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class AuditReport:
+    """What `audit` found.
+
+    Attributes
+    ----------
+    overall
+        Metric to value, of all rows.
+    groups
+        Group to metric to value.
+    proportional_equality
+        "stochastic" and "deterministic" to value.
+    table
+        The sums behind the figures.
+    gaps
+        Metric to the largest difference between two groups; of calibration errors, which grow as
+        rows get fewer, the difference without that bias.
+    rates
+        Group to "labels", "stochastic" and "deterministic" to label to the share of it.
+    intervals
+        Confidence intervals of all of these, or None where they were not asked for.
+    verdict, verdicts
+        Whether confidence is what it says: of all rows, and by group.
+    comparisons
+        Whether groups are as calibrated as each other.
+    pe_verdicts
+        By kind of proportional equality, what drives it and what the labels themselves score.
+    dropped
+        Rows left out because a value was missing.
+    by
+        Reports of the parts of the rows, by the values of `by`; empty without.
+    level, tolerance
+        Of the intervals and verdicts.
+    own_rates
+        Whether proportional equality was measured against the rates of these rows' own labels.
+    """
+
+    overall: Mapping[str, float]
+    groups: Mapping[Hashable, Mapping[str, float]]
+    proportional_equality: Mapping[str, float]
+    table: AuditTable
+    gaps: Mapping[str, float]
+    rates: Mapping[Hashable, Mapping[str, Mapping[Hashable, float]]]
+    intervals: Intervals | None
+    verdict: Verdict
+    verdicts: Mapping[Hashable, Verdict]
+    comparisons: tuple[Comparison, ...]
+    pe_verdicts: Mapping[str, PeVerdict]
+    dropped: int = 0
+    by: Mapping[tuple[Any, ...], AuditReport] = dataclasses.field(default_factory=dict)
+    level: float = 0.95
+    tolerance: float = 0.05
+    own_rates: bool = True
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a pandas frame: a row "overall" and one per group, the metrics as columns.
+
+        Beside each metric stand the ends of its interval, such as `ece_low` and `ece_high`.
+        """
+        import pandas as pd
+
+        rows = self.table["rows"]
+        figures = [self.overall, *self.groups.values()]
+        ends: list[Mapping[str, Interval]] = [{}] * len(figures)
+        if self.intervals is not None:
+            ends = [self.intervals.overall, *(self.intervals.groups[g] for g in self.groups)]
+        frame = pd.DataFrame([_with_ends(v, e) for v, e in zip(figures, ends, strict=True)])
+        frame.insert(0, "rows", [int(rows.sum()), *rows.astype(int)])
+        frame.index = pd.Index(["overall", *self.groups], name="group", tupleize_cols=False)
+        return frame
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return figures, intervals, verdicts and sums as plain values, ready for strict JSON.
+
+        A figure that is not defined is None, an infinite one "inf".
+        """
+        from equipoise.auditing._render._plain import as_plain
+
+        return as_plain(self)
+
+    def __rich__(self) -> RenderableType:
+        """Return the report as rich prints it."""
+        from equipoise.auditing._render._terminal import Rendered
+
+        return Rendered(self)
+
+    def _repr_html_(self) -> str:
+        """Return the report as notebooks show it."""
+        from equipoise.auditing._render._notebook import as_html
+
+        return as_html(self)
+
+    def __str__(self) -> str:
+        """Return the report as plain text, with those of its parts in a table."""
+        from equipoise.auditing._render._terminal import as_text
+
+        return as_text(self)
+
+    __repr__ = __str__
+
+
+def _with_ends(values: Mapping[str, float], ends: Mapping[str, Interval]) -> dict[str, float]:
+    found = {}
+    for name, value in values.items():
+        found[name] = value
+        if name in ends:
+            found[f"{name}_low"], found[f"{name}_high"] = ends[name]
+    return found
+
+
+def check_evidence(level: float, tolerance: float) -> None:
+    """Raise unless level and tolerance are what they must be."""
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must be within 0..1, such as 0.95, got {level!r}")
+    if not 0.0 < tolerance < 1.0:
+        raise ValueError(f"tolerance must be an ECE within 0..1, such as 0.05, got {tolerance!r}")
+
+
+def report_of(
+    table: AuditTable,
+    *,
+    base_rates: GroupRates | Mapping[Hashable, Mapping[Hashable, float]] | None = None,
+    reference_group: Any = None,
+    intervals: Literal["cells"] | Intervals | None = "cells",
+    level: float = 0.95,
+    tolerance: float = 0.05,
+    seed: int = 0,
+    dropped: int = 0,
+) -> AuditReport:
+    """Return the report that follows from the sums of a table.
+
+    Parameters
+    ----------
+    table
+        Filled with all parts.
+    base_rates, reference_group, level, tolerance, seed
+        As in `audit`.
+    intervals
+        "cells": from the table; or those that were found already; or None.
+    dropped
+        Number of rows that were left out.
+
+    Examples
+    --------
+    >>> y, group = [0, 0, 1, 1] * 100, ["a", "b"] * 200
+    >>> tables = [
+    ...     AuditTable.from_arrays(y, [0.2, 0.2, p, p] * 100, sensitive_features=group)
+    ...     for p in (0.8, 0.9)
+    ... ]
+    >>> report_of(tables[0] + tables[1]).verdicts["b"].direction
+    'under-confident'
+    """
+    check_evidence(level, tolerance)
+    lacking = sorted({part for m in METRICS.values() for part in m.parts} - _parts(table))
+    if lacking:
+        raise ValueError(f"the table lacks the parts {lacking}; fill it with all parts")
+    from equipoise.auditing._intervals import gaps_of, intervals_from_table
+
+    if intervals == "cells":
+        intervals = intervals_from_table(
+            table, base_rates=base_rates, reference_group=reference_group, level=level, seed=seed
+        )
+    per_group = {name: by_group(table, name) for name in METRICS}
+    # one group has nothing to be compared with, and its other figures still stand
+    pe = {
+        kind: float("nan")
+        if len(table.groups) < 2
+        else proportional_equality_of(
+            table, kind=kind, base_rates=base_rates, reference_group=reference_group
+        )
+        for kind in KINDS
+    }
+    return AuditReport(
+        overall={name: overall(table, name) for name in METRICS},
+        groups={g: {name: per_group[name][g] for name in METRICS} for g in table.groups},
+        proportional_equality=pe,
+        table=table,
+        gaps=gaps_of(table),
+        rates=_rates(table),
+        intervals=intervals,
+        verdict=verdicts_of(table.pooled(), level=level, tolerance=tolerance)[None],
+        verdicts=verdicts_of(table, level=level, tolerance=tolerance),
+        comparisons=comparisons_of(table, reference_group=reference_group, level=level),
+        pe_verdicts=pe_verdicts_of(
+            table,
+            base_rates=base_rates,
+            reference_group=reference_group,
+            intervals=intervals,
+            level=level,
+        ),
+        dropped=dropped,
+        level=level,
+        tolerance=tolerance,
+        own_rates=base_rates is None,
+    )
+
+
+def _parts(table: AuditTable) -> set[str]:
+    """Return the parts that a table was filled with."""
+    return {SUMS[name].part for name in table.sums}
+
+
+def _rates(table: AuditTable) -> dict[Hashable, dict[str, dict[Hashable, float]]]:
+    shares = {
+        kind: ratio(table[name], table["weight"][:, None]).tolist()
+        for kind, name in (
+            ("labels", "labels"),
+            ("stochastic", "probability"),
+            ("deterministic", "predictions"),
+        )
+    }
+    return {
+        g: {kind: dict(zip(table.labels, v[i], strict=True)) for kind, v in shares.items()}
+        for i, g in enumerate(table.groups)
+    }
+
+
+def without_reference(report: AuditReport, reference: Hashable) -> AuditReport:
+    """Take out what compares groups with a reference group that has no rows."""
+    nan = float("nan")
+    text = f"Undefined: group {shown(reference)}, which the others are compared with, has no rows."
+    nothing = PeVerdict(nan, None, nan, None, reference, None, nan, nan, nan, "undefined", text)
+    sure = report.intervals
+    if sure is not None:
+        sure = dataclasses.replace(sure, proportional_equality={})
+    return dataclasses.replace(
+        report,
+        proportional_equality=dict.fromkeys(KINDS, nan),
+        intervals=sure,
+        comparisons=(),
+        pe_verdicts=dict.fromkeys(KINDS, nothing),
+    )

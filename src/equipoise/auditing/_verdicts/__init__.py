@@ -1,0 +1,19 @@
+"""What the figures are evidence for: verdicts on calibration, comparisons of groups, and PE.
+
+All of it follows from the table's sums, in closed form, and is corrected for the number of groups
+that are looked at.
+"""
+
+from equipoise.auditing._verdicts._calibration import Verdict, verdicts_of
+from equipoise.auditing._verdicts._comparisons import Comparison, comparisons_of
+from equipoise.auditing._verdicts._proportional import KINDS, PeVerdict, pe_verdicts_of
+
+__all__ = [
+    "KINDS",
+    "Comparison",
+    "PeVerdict",
+    "Verdict",
+    "comparisons_of",
+    "pe_verdicts_of",
+    "verdicts_of",
+]

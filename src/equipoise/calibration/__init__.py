@@ -1,0 +1,22 @@
+"""Calibration after training: one calibrator per group around scores or any classifier."""
+
+from equipoise.calibration._classifier import GroupCalibratedClassifier
+from equipoise.calibration._methods import METHODS
+from equipoise.calibration._paper_temperatures import paper_temperatures
+from equipoise.calibration._temperature_scaling import (
+    GroupTemperatureScaling,
+    TemperatureScaling,
+    fit_temperatures,
+)
+from equipoise.calibration._temperature_solver import Problem, solve
+
+__all__ = [
+    "METHODS",
+    "GroupCalibratedClassifier",
+    "GroupTemperatureScaling",
+    "Problem",
+    "TemperatureScaling",
+    "fit_temperatures",
+    "paper_temperatures",
+    "solve",
+]

@@ -1,0 +1,214 @@
+"""Scores that a classifier gives to rows it was not fitted on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from numbers import Integral
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.model_selection import check_cv
+from sklearn.utils.parallel import Parallel, delayed
+
+from equipoise._inputs import probability_slice
+
+__all__ = ["SCORES", "SMALLEST", "check_scores", "class_scores", "out_of_fold", "stratified_folds"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Fold = tuple[NDArray[Any], NDArray[Any]]
+"""Rows to fit on, and rows to score."""
+
+SMALLEST = 1e-6
+"""What a smaller probability counts as, so that an exact 0 has a logarithm.
+
+Forests, nearest neighbours and float32 saturate at 0 and 1; at a value as tiny as 1e-12 the few
+such rows that are wrong would decide a whole temperature."""
+
+
+# --- scores ----------------------------------------------------------------------------------
+
+
+SCORES = ("decision_function", "predict_proba")
+"""The methods that give scores, in the order they are looked for, which is scikit-learn's."""
+
+
+def check_scores(estimator: Any) -> None:
+    """Raise if an estimator can never give scores; some show their methods only once fitted."""
+    if not any(hasattr(estimator, name) or hasattr(type(estimator), name) for name in SCORES):
+        raise TypeError(
+            f"{type(estimator).__name__} has neither decision_function nor predict_proba; "
+            "decisions alone cannot be calibrated: wrap the classifier whose scores they are "
+            "made from"
+        )
+
+
+def class_scores(
+    fitted: Any, X: Any, classes: NDArray[Any], params: Mapping[str, Mapping[str, Any]]
+) -> Floats:
+    """Return the scores of a fitted classifier as logits (n, K), in the order of `classes`.
+
+    `params` is what to pass, by the name of the method.
+    """
+    method = next((name for name in SCORES if hasattr(fitted, name)), None)
+    if method is None:
+        raise TypeError(f"{fitted!r} has no decision_function and no predict_proba once fitted")
+    raw = np.asarray(getattr(fitted, method)(X, **params[method]))
+    name, count = f"{type(fitted).__name__}.{method}", len(classes)
+    if method == "decision_function" and count == 2 and raw.size == len(raw):
+        odds = raw.reshape(-1)
+        raw = np.stack([np.zeros_like(odds), odds], axis=1)
+    if raw.ndim != 2 or raw.shape[1] != count or (count > 2 and _one_vs_one(fitted)):
+        raise ValueError(
+            f"{name} must give a score for each of {count} classes, got the shape {raw.shape}; "
+            "an SVC needs decision_function_shape='ovr'"
+        )
+    if method == "predict_proba":
+        raw = np.log(np.maximum(probability_slice(raw, slice(0, len(raw))).T, SMALLEST))
+    scores = np.ascontiguousarray(raw, dtype=np.float64)
+    finite = np.isfinite(scores).all(axis=1)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        raise ValueError(f"{name}, row {row}: {scores[row].tolist()} is not finite")
+    own = np.asarray(getattr(fitted, "classes_", classes))
+    if np.array_equal(own, classes):
+        return scores
+    place = {label: k for k, label in enumerate(own.tolist())}
+    missing = [label for label in classes.tolist() if label not in place]
+    if missing:
+        raise ValueError(
+            f"{type(fitted).__name__} was fitted with the class {missing[0]!r}, but its classes_ "
+            f"are {own.tolist()!r}"
+        )
+    return np.ascontiguousarray(scores[:, [place[label] for label in classes.tolist()]])
+
+
+def _one_vs_one(fitted: Any) -> bool:
+    # its columns are pairs of classes, and for three classes there are three of both
+    params = fitted.get_params() if hasattr(fitted, "get_params") else {}
+    return any(k.endswith("decision_function_shape") and v == "ovo" for k, v in params.items())
+
+
+# --- folds -----------------------------------------------------------------------------------
+
+
+def stratified_folds(codes: Ints, members: Ints, n_folds: int) -> list[Fold]:
+    """Divide rows so that no label, and no label in a group, differs by more than a row.
+
+    Examples
+    --------
+    >>> folds = stratified_folds(np.array([0, 0, 0, 1, 1]), np.array([0, 1, 0, 1, 0]), 2)
+    >>> [test.tolist() for _, test in folds]
+    [[0, 1, 3], [2, 4]]
+    """
+    n = len(codes)
+    order = np.lexsort((members, codes))
+    cell = codes[order] * (int(members.max()) + 1) + members[order]
+    # rows sorted by label and group are dealt like cards; then the rows of a cell that go to the
+    # same fold are made neighbours, as near-duplicates often are
+    dealt = np.arange(n) % n_folds
+    fold = np.empty(n, np.int64)
+    fold[order] = dealt[np.lexsort((dealt, cell))]
+    rows = np.arange(n)
+    return [(rows[fold != k], rows[fold == k]) for k in range(min(n, n_folds))]
+
+
+def _folds(cv: Any, X: Any, y: NDArray[Any], codes: Ints, members: Ints) -> list[Fold]:
+    if cv is None or isinstance(cv, Integral):
+        count = 5 if cv is None else int(cv)
+        if count < 2:
+            raise ValueError(f"cv must be at least 2 folds, got {cv!r}")
+        return stratified_folds(codes, members, count)
+    return [
+        (np.asarray(train), np.asarray(test))
+        for train, test in check_cv(cv, y, classifier=True).split(X, y)
+    ]
+
+
+def _check_folds(folds: Sequence[Fold], codes: Ints, classes: NDArray[Any]) -> None:
+    tested = np.zeros(len(codes), np.int64)
+    for number, (train, test) in enumerate(folds):
+        np.add.at(tested, test, 1)
+        absent = np.bincount(codes[train], minlength=len(classes)) == 0
+        if absent.any():
+            label = classes.tolist()[int(np.argmax(absent))]
+            raise ValueError(
+                f"class {label!r} has no row outside test fold {number}, so the estimator cannot "
+                "learn it there; use folds stratified by class, drop or merge classes of a single "
+                "row, or pass a fitted model as FrozenEstimator"
+            )
+    if (tested != 1).any():
+        row = int(np.argmax(tested != 1))
+        raise ValueError(
+            f"cv has row {row} in {tested[row]} test folds; every row has to be in one"
+        )
+
+
+def _take(values: Any, rows: NDArray[Any]) -> Any:
+    """Return some rows of an array, sparse matrix, list, frame or series."""
+    frame = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame | nw.Series):
+        return frame[rows].to_native()
+    return values[rows] if hasattr(values, "shape") else [values[i] for i in rows]
+
+
+def _fold_scores(
+    estimator: Any,
+    X: Any,
+    y: NDArray[Any],
+    fold: Fold,
+    classes: NDArray[Any],
+    params: Mapping[str, Mapping[str, Any]],
+) -> Floats:
+    def part(method: str, rows: NDArray[Any]) -> dict[str, Any]:
+        return {name: _take(value, rows) for name, value in params[method].items()}
+
+    train, test = fold
+    fitted = clone(estimator).fit(_take(X, train), y[train], **part("fit", train))
+    own = {method: part(method, test) for method in SCORES}
+    return class_scores(fitted, _take(X, test), classes, own)
+
+
+def out_of_fold(
+    estimator: Any,
+    X: Any,
+    y: NDArray[Any],
+    *,
+    classes: NDArray[Any],
+    codes: Ints,
+    members: Ints,
+    cv: Any,
+    params: Mapping[str, Mapping[str, Any]],
+    n_jobs: int | None = None,
+) -> Floats:
+    """Return logits (n, K) of each row from a clone that was fitted on the other folds.
+
+    Parameters
+    ----------
+    estimator
+        What is cloned.
+    X, y
+        All rows.
+    classes, codes
+        The labels in order, and the place of each row's label among them.
+    members
+        (n,) groups 0..G-1 of the rows.
+    cv
+        Number of folds (None: 5), a splitter, or an iterable of (train, test) rows.
+    params
+        What to pass to "fit", "decision_function" and "predict_proba", a value per row.
+    n_jobs
+        Folds at a time.
+    """
+    folds = _folds(cv, X, y, codes, members)
+    _check_folds(folds, codes, classes)
+    parts = Parallel(n_jobs=n_jobs)(
+        delayed(_fold_scores)(estimator, X, y, fold, classes, params) for fold in folds
+    )
+    scores = np.empty((len(y), len(classes)))
+    for (_, test), part in zip(folds, parts, strict=True):
+        scores[test] = part
+    return scores

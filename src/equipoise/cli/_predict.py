@@ -1,0 +1,125 @@
+"""`equipoise predict`: probabilities of a trained model for the rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from equipoise.cli._shared import (
+    INPUT_FILE,
+    OUTPUT_FILE,
+    check_out,
+    console,
+    measure,
+    note,
+    own_values,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from equipoise.datasets import FrameEncoder, Source
+    from equipoise.training import GroupwiseMLPClassifier
+
+
+@click.command()
+@click.argument("model_file", metavar="MODEL", type=INPUT_FILE)
+@click.argument("data", type=INPUT_FILE)
+@click.option(
+    "--out", required=True, type=OUTPUT_FILE, help="The predictions' file: .csv or .parquet."
+)
+@click.option("--force", is_flag=True, help="Overwrite it.")
+def predict(model_file: Path, data: Path, out: Path, force: bool) -> None:
+    """Predict the rows of DATA, a CSV or Parquet file, with a MODEL of `train` or `search`.
+
+    The file that is written has all columns of DATA, then prob_CLASS for each class, then
+    prediction. If DATA has the label, a table shows how the model does.
+    """
+    check_out(out, force=force, inputs=(model_file, data))
+
+    from equipoise.cli._tables import check_ending, open_table, write_table
+    from equipoise.training import GroupwiseMLPClassifier
+
+    check_ending(out)
+    model = GroupwiseMLPClassifier.load(model_file)
+    encoder, base_rates = _training(model, model_file)
+    table, original = open_table(data)
+    if not table.rows:
+        raise ValueError(f"{data} has no rows")
+    names = [*(f"prob_{k}" for k in encoder.class_names), "prediction"]
+    taken = [name for name in names if name in table.names]
+    if taken:
+        raise ValueError(f"{data} already has a column {taken[0]!r}; rename it or take it out")
+
+    X = encoder.transform(table)
+    group = _groups(model, encoder, table)
+    prob = model.predict_proba(X, sensitive_features=own_values(encoder.group_names, group))
+    columns = [*prob.T.tolist(), model.predict(X).tolist()]
+    write_table(out, table, original, dict(zip(names, columns, strict=True)))
+    click.echo(f"{table.rows:,} predictions in {out}")
+    if encoder.target in table.names:
+        y = encoder.labels(table)
+        known = (y >= 0) & (group >= 0)
+        if not known.all():
+            note(
+                f"{(~known).sum():,} rows are not measured, their label or group being missing or "
+                "new to the model"
+            )
+        if known.any():
+            console().print(measure(encoder, base_rates, y[known], group[known], prob[known]))
+
+
+def _training(
+    model: GroupwiseMLPClassifier, path: Path
+) -> tuple[FrameEncoder, Sequence[Sequence[float]]]:
+    """Return what `equipoise train` put beside the model."""
+    from equipoise.datasets import FrameEncoder
+
+    extra = model.extra_
+    if "encoder" not in extra or "base_rates" not in extra:
+        raise ValueError(
+            f"{path} was not made by `equipoise train` or `search`, so it does not say how a table "
+            "is encoded; use its predict_proba in Python"
+        )
+    encoder = FrameEncoder.from_dict(extra["encoder"])
+    if len(encoder.feature_names) != model.n_features_in_:
+        raise ValueError(f"{path} is damaged: its encoder does not fit its network")
+    return encoder, extra["base_rates"]
+
+
+def _groups(
+    model: GroupwiseMLPClassifier, encoder: FrameEncoder, table: Source
+) -> NDArray[np.int64]:
+    """Return each row's group as a position in `group_names`; -1 if it is missing or new."""
+    import numpy as np
+
+    from equipoise._inputs import group_name
+
+    needed = hasattr(model, "temperatures_")
+    strict = needed and model.unseen_group == "error"
+    remedy = "or train the model with --unseen-group global or mixture"
+    group = np.full(table.rows, -1)
+    if strict or all(name in table.names for name in encoder.group):
+        try:
+            group = encoder.groups(table)
+        except ValueError as error:
+            raise ValueError(f"{error}; give the model the group of each row, {remedy}") from None
+    unseen = group < 0
+    if unseen.any() and strict:
+        row = int(np.argmax(unseen))
+        shown = group_name(tuple(table[name][row] for name in encoder.group))
+        known = "; ".join(group_name(g) for g in encoder.group_names)
+        raise ValueError(
+            f"row {row} is of group {shown!r}, which was not in the training data ({known}); "
+            f"correct it, {remedy}"
+        )
+    if unseen.any() and needed:
+        note(
+            f"{unseen.sum():,} rows are of no group in the training data; they are calibrated by "
+            f"the policy {model.unseen_group!r}"
+        )
+    return group

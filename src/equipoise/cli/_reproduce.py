@@ -1,0 +1,151 @@
+"""`equipoise reproduce`: the paper's tables and figures, each value beside the published one."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import click
+
+from equipoise.cli._shared import console, note
+
+FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("datasets", nargs=-1, metavar="[DATASET]...")
+@click.option(
+    "--grid",
+    "grid_name",
+    type=click.Choice(["quick", "paper"]),
+    default="quick",
+    show_default=True,
+    help="quick: two datasets, a thinned grid, about two minutes. paper: the complete grid of all "
+    "seven, some hours.",
+)
+@click.option(
+    "--runs",
+    type=FOLDER,
+    default=Path("runs"),
+    show_default=True,
+    help="Where finished runs are kept; what is there is not run again.",
+)
+@click.option(
+    "--out", type=FOLDER, help="Where tables and figures go; by default RUNS/GRID/results."
+)
+@click.option(
+    "--data",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder with the raw files of the datasets, used instead of downloads.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="This machine's cores, or a Ray cluster.",
+)
+@click.option("--address", help="Of the Ray cluster; by default one is started on this machine.")
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="Parts at a time; by default one per core."
+)
+@click.option(
+    "--baseline",
+    type=click.Choice(["mixed", "point", "minimum"]),
+    default="mixed",
+    show_default=True,
+    help="What the percentages of the published reading are of; each table says it.",
+)
+def reproduce(
+    datasets: tuple[str, ...],
+    grid_name: str,
+    runs: Path,
+    out: Path | None,
+    data: Path | None,
+    engine: str,
+    address: str | None,
+    workers: int | None,
+    baseline: str,
+) -> None:
+    """Run the paper's experiments and print its tables beside the published ones.
+
+    DATASET is one or more of the grid's datasets, by default all. Runs that are finished are kept
+    and never run again: stop with Ctrl-C at any time, and give the same command to go on.
+    """
+    from equipoise._files import writing_to
+    from equipoise.paper import (
+        SAFE,
+        check_folder,
+        chosen_sweeps,
+        heading,
+        load_all,
+        main_tables,
+        reproduce_dataset,
+        rich_table,
+        saved_digests,
+        write_results,
+    )
+    from equipoise.plots import blank_figure
+
+    blank_figure()  # matplotlib is missed now, not in some hours
+    if address and engine != "ray":
+        raise click.UsageError("--address is for --engine ray")
+    sweeps = chosen_sweeps(grid_name, datasets)
+    loaded = load_all(sweeps, data)
+    folder = runs / grid_name
+    out = folder / "results" if out is None else out
+    saved_digests(out, grid_name, but=sweeps)  # results of another grid are refused now too
+    check_folder(out)
+    err = console(stderr=True)
+    fresh = []
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.showwarning = lambda message, *_args, **_options: note(str(message))
+            for name, sweep in sweeps.items():
+                found = reproduce_dataset(
+                    sweep,
+                    loaded[name],
+                    folder / name,
+                    engine=engine,  # type: ignore[arg-type]
+                    address=address,
+                    workers=workers,
+                    say=err.print,
+                )
+                with writing_to(out, SAFE):
+                    found.save(out / name)
+                fresh.append(found)
+        saved = saved_digests(out, grid_name)
+        done = {d.dataset for d in saved}
+        absent = [name for name in chosen_sweeps(grid_name, ()) if name not in done]
+        with writing_to(out, SAFE):
+            write_results(
+                out,
+                saved,
+                _command(),
+                absent,
+                baseline,  # type: ignore[arg-type]
+            )
+    except KeyboardInterrupt as stopped:
+        note("; ".join(getattr(stopped, "__notes__", [f"stopped. {SAFE}"])))
+        raise SystemExit(130) from None
+    screen = console()
+    said: set[str] = set()
+    for reading, table in main_tables(fresh, baseline):  # type: ignore[arg-type]
+        title = f"{heading(table.name, reading)}: {table.title}"
+        new = [n for n in table.notes if n not in said]
+        screen.print(rich_table(table, title, new, screen.width))
+        screen.print()
+        said |= set(table.notes)
+    screen.print(f"Tables, figures and a page with all of them: {out / 'README.md'}")
+
+
+def _command() -> list[str]:
+    """Return the command that makes the folder of results: its datasets are those of the grid."""
+    context = click.get_current_context()
+    given = click.core.ParameterSource.COMMANDLINE
+    found = ["equipoise", "reproduce", "--grid", context.params["grid_name"]]
+    for name in ("runs", "out", "data", "baseline"):
+        if context.get_parameter_source(name) == given:
+            found += [f"--{name}", str(context.params[name])]
+    return found

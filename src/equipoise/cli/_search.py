@@ -1,0 +1,197 @@
+"""`equipoise search`: every trade-off on one's own data, and the model at the chosen point."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from equipoise.cli._shared import INPUT_FILE, console, note, own_values, table_options
+from equipoise.cli._train import LOSSES
+
+if TYPE_CHECKING:
+    from equipoise.search import FrontierSearch
+    from equipoise.training import GroupwiseMLPClassifier
+
+_POSITIVE = click.FloatRange(min=0, min_open=True)
+_COUNT = click.IntRange(min=1)
+FILES = ("model.safetensors", "frontier.csv", "frontier.svg", "frontier.png", "results.parquet")
+
+
+@click.command(context_settings={"show_default": True})
+@click.argument("data", type=INPUT_FILE)
+@table_options
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for the model, the frontier and all results.",
+)
+@click.option("--force", is_flag=True, help="Overwrite what an earlier search left there.")
+@click.option(
+    "--objective",
+    type=click.Choice(("balanced", "pe", "ece")),
+    default="balanced",
+    help="What is least in the model chosen: PE, ECE, or their sum in units of cross-entropy's.",
+)
+@click.option("--slack", type=_POSITIVE, default=0.05, help="Accuracy that may be given up for it.")
+@click.option("--time-limit", type=_POSITIVE, help="Seconds; what is done by then is kept.")
+@click.option(
+    "--technique",
+    "techniques",
+    type=click.Choice(LOSSES),
+    multiple=True,
+    default=LOSSES,
+    help="Loss to try; may be repeated.",
+)
+@click.option(
+    "--lam",
+    type=click.FloatRange(min=0),
+    multiple=True,
+    default=(0.5, 2.0, 10.0),
+    help="Strength of the added term; may be repeated.",
+)
+@click.option("--seeds", type=_COUNT, default=3, help="Number of splits.")
+@click.option("--epochs", type=_COUNT, default=50, help="Of each run.")
+@click.option("--learning-rate", type=_POSITIVE, default=1e-3, help="Of Adam.")
+@click.option(
+    "--min-group-size", type=_COUNT, default=30, help="Rows below which a group is small."
+)
+@click.option(
+    "--small-groups",
+    type=click.Choice(("pool", "keep", "error")),
+    default="pool",
+    help="What to do with small groups.",
+)
+@click.option(
+    "--unseen-group",
+    type=click.Choice(("error", "global", "mixture")),
+    default="error",
+    help="What predict does with a group that is new, missing or not given.",
+)
+@click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Of splits, batches and weights."
+)
+def search(
+    data: Path,
+    target: str,
+    group: tuple[str, ...],
+    include_group: bool,
+    drop: tuple[str, ...],
+    categorical: tuple[str, ...],
+    out: Path,
+    force: bool,
+    seed: int,
+    **parameters: Any,
+) -> None:
+    """Find the trade-offs of PE, ECE and accuracy on DATA, a CSV or Parquet file.
+
+    A grid of configurations is trained on several splits. OUT gets the model that was chosen on
+    validation (for `equipoise predict`), the frontier as a table and a picture, and all results.
+    Ctrl-C stops the search and keeps what is done.
+    """
+    _check_folder(out, force)
+
+    from equipoise.datasets import Dataset
+    from equipoise.metrics import group_base_rates
+    from equipoise.plots import blank_figure
+    from equipoise.search import FrontierSearch
+
+    blank_figure()  # matplotlib is missed now, not after the search
+    dataset = Dataset.from_frame(
+        data,
+        target=target,
+        group=group,
+        include_group=include_group,
+        drop=drop,
+        categorical=categorical,
+    )
+    encoder = dataset.encoder
+    assert encoder is not None
+    labels = own_values(dataset.class_names, dataset.y)
+    groups = own_values(dataset.group_names, dataset.group)
+    finder = FrontierSearch(**parameters, random_state=seed, refit=False, progress=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        finder.fit(dataset.X, labels.tolist(), sensitive_features=groups)
+        model = finder.select()
+    for message in dict.fromkeys(str(w.message) for w in caught):
+        note(message)
+    rates = group_base_rates(labels, sensitive_features=groups).rates
+    base_rates = [[rates[g][k] for k in dataset.class_names] for g in dataset.group_names]
+    out.mkdir(parents=True, exist_ok=True)
+    model.save(
+        out / "model.safetensors",
+        extra={"encoder": encoder.to_dict(), "base_rates": base_rates, "choice": model.choice_},
+    )
+    _write(finder, out)
+    _show(finder, model, out)
+
+
+def _check_folder(out: Path, force: bool) -> None:
+    """Refuse a folder that could not or should not be written to, before any work."""
+    problem = None
+    above = next(p for p in (out, *out.absolute().parents) if p.exists())
+    there = [name for name in FILES if (out / name).exists()]
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        problem = f"{above} is no folder that can be written to"
+    elif there and not force:
+        problem = f"{out / there[0]} exists; choose another folder, or pass --force"
+    if problem:
+        raise click.BadParameter(problem, param_hint="'--out'")
+
+
+def _write(finder: FrontierSearch, out: Path) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    from equipoise.plots import blank_figure
+
+    finder.frontier_.to_csv(out / "frontier.csv", index=False)
+    frame = finder.results_
+    columns = {name: frame[name].tolist() for name in frame.columns[:4]}
+    columns |= {name: frame[name].to_numpy() for name in frame.columns[4:]}
+    parquet.write_table(pa.table(columns), out / "results.parquet", compression="zstd")
+    figure = blank_figure(figsize=(8, 5), layout="constrained")
+    finder.plot(figure.subplots())
+    for kind in ("svg", "png"):
+        figure.savefig(out / f"frontier.{kind}", dpi=120)
+
+
+def _show(finder: FrontierSearch, model: GroupwiseMLPClassifier, out: Path) -> None:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    frame = finder.frontier_
+    table = Table(
+        title=f"Frontier on validation, within {finder.slack:g} of the best accuracy",
+        caption="PE, ECE and accuracy on the test parts, with 95% intervals over the splits.",
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        caption_justify="left",
+    )
+    for name in ("technique", "lam", "calibrate", "epoch", "on frontier"):
+        table.add_column(name)
+    for name in ("PE", "ECE", "accuracy"):
+        table.add_column(name, justify="right")
+    for row in frame.to_dict("records"):
+        cells = [row["technique"], f"{row['lam']:g}", row["calibrate"], str(row["epoch"])]
+        cells.append(f"{row['frequency']:.0%}")
+        for metric in ("pe", "ece", "accuracy"):
+            low, high = row[f"test_{metric}_low"], row[f"test_{metric}_high"]
+            cells.append(f"{row[f'test_{metric}']:.3f} [{low:.3f}, {high:.3f}]")
+        table.add_row(*(escape(c) for c in cells))
+    screen = console()
+    screen.print(table)
+    choice = model.choice_
+    screen.print(
+        f"Chosen: {choice['technique']}, lam {choice['lam']:g}, calibrate {choice['calibrate']}, "
+        f"epoch {choice['epoch']}.",
+        markup=False,
+    )
+    screen.print(finder.verdict_, markup=False)
+    screen.print(f"Model, frontier and results: {out}", markup=False)

@@ -1,0 +1,150 @@
+"""What the commands share: printing, checks of paths, and the table of metrics."""
+
+from __future__ import annotations
+
+import csv
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from rich.console import Console
+
+    from equipoise.auditing import AuditReport
+    from equipoise.datasets import FrameEncoder
+
+INPUT_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+OUTPUT_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+GROUP_HELP = "Sensitive column; several (--group A --group B) mean their intersection."
+
+# columns of predictions, whichever command reads them
+group_option = click.option("--group", multiple=True, help=GROUP_HELP)
+prob_option = click.option(
+    "--prob",
+    multiple=True,
+    help="Column with the probability of a class: one for each class, or one alone for the second "
+    "of two labels in sorted order.",
+)
+
+
+def listed(
+    _ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]
+) -> list[str] | None:
+    """Return the values of an option that takes several, with commas or given again."""
+    found = [v for text in texts for v in next(csv.reader([text], skipinitialspace=True), [])]
+    if texts and not found:
+        raise click.BadParameter("it is empty; name the values, with commas between them")
+    return found or None
+
+
+def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say which columns of a table are what."""
+    for option in reversed(
+        [
+            click.option("--target", required=True, help="Column with the label."),
+            click.option(
+                "--group",
+                required=True,
+                multiple=True,
+                help=GROUP_HELP,
+            ),
+            click.option(
+                "--include-group", is_flag=True, help="Use the sensitive columns as features too."
+            ),
+            click.option(
+                "--drop", multiple=True, help="Column that is no feature, such as a row number."
+            ),
+            click.option(
+                "--categorical", multiple=True, help="Column of numbers that stand for categories."
+            ),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a console that colours nothing by itself."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False)
+
+
+def note(text: str) -> None:
+    """Say something beside the result, on stderr."""
+    click.echo(f"Note: {text}", err=True)
+
+
+def note_all(messages: Sequence[str]) -> None:
+    """Say each of several things once, and of many the first three."""
+    different = list(dict.fromkeys(messages))
+    for message in different[:3]:
+        note(message)
+    if len(different) > 3:
+        note(f"and {len(different) - 3:,} more of the kind")
+
+
+def check_out(out: Path, *, force: bool, inputs: Sequence[Path]) -> None:
+    """Refuse a file that could not or should not be written, before any work."""
+    problem = None
+    if not out.parent.is_dir():
+        problem = f"there is no folder {out.parent}; make it first"
+    elif not os.access(out.parent, os.W_OK):
+        problem = f"the folder {out.parent} cannot be written to"
+    elif any(out.resolve() == path.resolve() for path in inputs):
+        problem = f"{out} is read by this command; choose another name"
+    elif out.exists() and not force:
+        problem = f"{out} exists; choose another name, or pass --force to overwrite it"
+    if problem:
+        raise click.BadParameter(problem, param_hint="'--out'")
+
+
+def own_values(names: Sequence[Any], codes: NDArray[np.int64]) -> NDArray[Any]:
+    """Return what the codes stand for; None for -1."""
+    import numpy as np
+
+    values = np.empty(len(names) + 1, dtype=object)
+    # one by one, so that tuples stay tuples
+    for i, name in enumerate(names):
+        values[i] = name
+    return values[codes]
+
+
+def measure(
+    encoder: FrameEncoder,
+    base_rates: Sequence[Sequence[float]],
+    y: NDArray[np.int64],
+    group: NDArray[np.int64],
+    prob: NDArray[np.float64],
+) -> AuditReport:
+    """Audit rows of known label and group, against the rates of the training labels."""
+    from equipoise.auditing import report_of
+    from equipoise.metrics import AuditTable, GroupRates
+
+    classes = encoder.class_names
+    rates = {
+        encoder.group_names[g]: dict(zip(classes, base_rates[g], strict=True))
+        for g in sorted(set(group.tolist()))
+    }
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        # intervals from the table's cells take no time, however many rows there are
+        table = AuditTable.from_arrays(
+            own_values(classes, y),
+            prob,
+            sensitive_features=own_values(encoder.group_names, group),
+            labels=classes,
+        )
+        report = report_of(table, base_rates=GroupRates(rates))
+    messages = list(dict.fromkeys(str(warning.message) for warning in caught))
+    if messages:
+        note(messages[0] + (f" (and {len(messages) - 1} more)" if messages[1:] else ""))
+    return report

@@ -1,0 +1,239 @@
+"""`equipoise train`: fit a classifier to a table, and measure it on rows held out."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from equipoise.cli._shared import (
+    INPUT_FILE,
+    OUTPUT_FILE,
+    check_out,
+    console,
+    measure,
+    own_values,
+    table_options,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from equipoise.auditing import AuditReport
+    from equipoise.datasets import Dataset
+    from equipoise.training import GroupwiseMLPClassifier
+
+# named here too, because importing the losses would import torch
+LOSSES = ("ce", "ls", "fl", "flsd", "dca", "mdca", "mmce", "mmce-w")
+STOPPING = ("log_loss", "ece", "pe", "accuracy", "none")
+
+_POSITIVE = click.FloatRange(min=0, min_open=True)
+_COUNT = click.IntRange(min=1)
+_FRACTION = click.FloatRange(0, 1, min_open=True, max_open=True)
+
+
+def _sizes(_ctx: click.Context, _param: click.Parameter, text: str) -> tuple[int, ...]:
+    try:
+        sizes = tuple(int(v) for v in text.split(","))
+    except ValueError:
+        sizes = (0,)
+    if min(sizes) < 1:
+        raise click.BadParameter(f"{text!r} is no list of layer sizes such as 128,64")
+    return sizes
+
+
+def _weight(_ctx: click.Context, _param: click.Parameter, text: str) -> str | float | None:
+    if text in ("equal", "share"):
+        return text
+    if text == "none":
+        return None
+    with contextlib.suppress(ValueError):
+        if 0.0 <= float(text) <= 1.0:
+            return float(text)
+    raise click.BadParameter(f"{text!r} is neither equal, share, none nor a number from 0 to 1")
+
+
+def _or_none(_ctx: click.Context, _param: click.Parameter, text: str) -> str | None:
+    return None if text == "none" else text
+
+
+@click.command(context_settings={"show_default": True})
+@click.argument("data", type=INPUT_FILE)
+@table_options
+@click.option("--out", required=True, type=OUTPUT_FILE, help="The model's file.")
+@click.option("--force", is_flag=True, help="Overwrite it.")
+@click.option("--loss", type=click.Choice(LOSSES), default="mmce", help="Training loss.")
+@click.option(
+    "--rho",
+    default="equal",
+    callback=_weight,
+    metavar="WEIGHT",
+    help="Weights of the groups in the loss: equal; share, of the rows; a number from 0 to 1, for "
+    "the second of two groups in sorted order; none, the ungrouped loss.",
+)
+@click.option(
+    "--lam", type=click.FloatRange(min=0), default=2.0, help="Strength of the calibration term."
+)
+@click.option(
+    "--hidden",
+    "hidden_layer_sizes",
+    default="128,64",
+    callback=_sizes,
+    metavar="SIZES",
+    help="Nodes of each hidden layer.",
+)
+@click.option("--learning-rate", type=_POSITIVE, default=1e-3, help="Of Adam.")
+@click.option("--max-epochs", type=_COUNT, default=200, help="Passes over the rows at most.")
+@click.option("--batch-size", type=_COUNT, default=256, help="Rows per step.")
+@click.option(
+    "--early-stopping",
+    type=click.Choice(STOPPING),
+    default="log_loss",
+    callback=_or_none,
+    help="Validation metric whose best epoch is kept; none: the last epoch.",
+)
+@click.option("--patience", type=_COUNT, default=20, help="Epochs to wait for a better value.")
+@click.option(
+    "--validation-fraction",
+    type=_FRACTION,
+    default=0.125,
+    help="Share of the training rows that stopping and temperatures are taken from.",
+)
+@click.option(
+    "--calibrate",
+    type=click.Choice(("group", "common", "none")),
+    default="group",
+    callback=_or_none,
+    help="A temperature for each group, one for all, or none.",
+)
+@click.option(
+    "--shrinkage",
+    type=click.FloatRange(min=0),
+    default=20.0,
+    help="Rows' worth of trust in the common temperature.",
+)
+@click.option(
+    "--unseen-group",
+    type=click.Choice(("error", "global", "mixture")),
+    default="error",
+    help="What predict does with a group that is new, missing or not given.",
+)
+@click.option("--test-fraction", type=_FRACTION, default=0.125, help="Share of rows held out.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=0,
+    help="Of the rows held out, the initial weights and the batches.",
+)
+def train(
+    data: Path,
+    target: str,
+    group: tuple[str, ...],
+    out: Path,
+    force: bool,
+    include_group: bool,
+    drop: tuple[str, ...],
+    categorical: tuple[str, ...],
+    test_fraction: float,
+    seed: int,
+    **parameters: Any,
+) -> None:
+    """Train a classifier on DATA, a CSV or Parquet file.
+
+    A part of the rows is held out; a table shows how the model does there, overall and per group.
+    The other options are the parameters of GroupwiseMLPClassifier.
+    """
+    check_out(out, force=force, inputs=(data,))
+
+    from equipoise.datasets import Dataset
+    from equipoise.metrics import group_base_rates
+    from equipoise.training import GroupwiseMLPClassifier
+
+    dataset = Dataset.from_frame(
+        data,
+        target=target,
+        group=group,
+        include_group=include_group,
+        drop=drop,
+        categorical=categorical,
+    )
+    encoder = dataset.encoder
+    assert encoder is not None
+    if isinstance(parameters["rho"], float) and len(dataset.group_names) != 2:
+        raise click.BadParameter(
+            f"a number is for two groups, but there are {len(dataset.group_names)}; "
+            "pass equal, share or none",
+            param_hint="'--rho'",
+        )
+    rows, test = _hold_out(dataset, test_fraction, seed)
+    labels = own_values(dataset.class_names, dataset.y)
+    groups = own_values(dataset.group_names, dataset.group)
+
+    model = GroupwiseMLPClassifier(**parameters, random_state=seed)
+    with _working(f"Training on {len(rows):,} rows ..."):
+        model.fit(dataset.X[rows], _plain(labels[rows]), sensitive_features=groups[rows])
+    prob = model.predict_proba(dataset.X[test], sensitive_features=groups[test])
+    rates = group_base_rates(labels[rows], sensitive_features=groups[rows]).rates
+    base_rates = [[rates[g][k] for k in dataset.class_names] for g in dataset.group_names]
+    report = measure(encoder, base_rates, dataset.y[test], dataset.group[test], prob)
+    split = {"test_fraction": test_fraction, "seed": seed}
+    model.save(out, extra={"encoder": encoder.to_dict(), "base_rates": base_rates, "split": split})
+    _show(report, model, f"{len(test):,} of the {len(dataset.y):,} rows of {data.name}", out)
+
+
+def _hold_out(
+    dataset: Dataset, fraction: float, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the rows of training and test; an eighth is the test part of `Dataset.split`."""
+    import numpy as np
+
+    from equipoise.datasets import shuffled
+
+    n = len(dataset.y)
+    order = shuffled(n, seed, dataset.group * len(dataset.class_names) + dataset.y)
+    test, train = np.split(order, [int(np.ceil(fraction * n))])
+    for codes, names, what in (
+        (dataset.y, dataset.class_names, "class"),
+        (dataset.group, dataset.group_names, "group"),
+    ):
+        lacking = np.setdiff1d(np.arange(len(names)), codes[train])
+        if len(lacking):
+            raise ValueError(
+                f"no row of {what} {names[lacking[0]]!r} is left for training; "
+                "lower --test-fraction, or add rows"
+            )
+    return np.sort(train), np.sort(test)
+
+
+def _plain(labels: NDArray[Any]) -> NDArray[Any]:
+    """Give labels their own type, which scikit-learn asks for."""
+    import numpy as np
+
+    return np.array(labels.tolist())
+
+
+def _working(text: str) -> contextlib.AbstractContextManager[Any]:
+    """Show that something is going on, where there is someone to see it."""
+    screen = console(stderr=True)
+    return screen.status(text) if screen.is_terminal else contextlib.nullcontext()
+
+
+def _show(report: AuditReport, model: GroupwiseMLPClassifier, what: str, out: Path) -> None:
+    from rich.text import Text
+
+    from equipoise._inputs import group_name
+
+    lines = [("epochs", f"{model.n_iter_} run, the weights of epoch {model.best_epoch_} kept")]
+    if model.scaling_ is not None:
+        own = getattr(model, "temperatures_", {})
+        shown = [f"{group_name(g)}: {own[g]:.3f}" for g in model.groups_ if own]
+        lines.append(("temperature", "; ".join([*shown, f"common: {model.temperature_:.3f}"])))
+    lines.append(("model", str(out)))
+    screen = console()
+    screen.print(Text(f"Held out: {what}", "bold"), soft_wrap=True)
+    screen.print(report)
+    for label, value in lines:
+        screen.print(Text.assemble((f"{label:12}", "dim"), value), soft_wrap=True)

@@ -1,0 +1,479 @@
+"""What is kept of a sweep: per run its best epochs, per technique its frontier, and some facts.
+
+All tables and figures are made from a digest, so that they can be made again without the store.
+Two readings of every result:
+
+- "published": chosen on the test set, as the paper does;
+- "validated": chosen on validation within the accuracy slack, and the test set read once.
+
+The slack is below the best accuracy of all techniques, cross-entropy with its one usual run: its
+further runs, the controls, are held to the same bar but do not raise it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Hashable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise._files import replace_file
+from equipoise.datasets import Dataset
+from equipoise.metrics import GroupRates, pareto_mask, proportional_equality
+from equipoise.paper._published import NAMES
+from equipoise.search import balanced_score, within_slack
+from equipoise.sweep import CONTROL_STEP, RunPart, Store, Sweep, encode, processor, versions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+SLACK = 0.05
+CALIBRATIONS = {"none": "", "group": "_group"}
+"""The networks as they are, and hybrid: with one temperature per group."""
+
+READ = ("accuracy", "pe", "pe_deterministic", "ece15", "ece10", "dead")
+"""What is read on the test set where something was chosen."""
+
+RUN = ("technique", "rho", "lam", "split_seed", "seed")
+
+
+@dataclasses.dataclass(frozen=True)
+class Digest:
+    """What is kept of the sweep on one dataset.
+
+    Attributes
+    ----------
+    choices
+        Columns with a row per run, reading, objective and calibration: the epoch that was chosen,
+        its score (what was minimised), and what was read there.
+    frontiers
+        Columns with a row per point of a frontier of PE and ECE.
+    recipe
+        Columns with a row per seed and epoch of `equipoise.paper.scaling`.
+    facts
+        Numbers about the data and the sweep.
+    """
+
+    choices: dict[str, NDArray[Any]]
+    frontiers: dict[str, NDArray[Any]]
+    recipe: dict[str, NDArray[Any]]
+    facts: dict[str, Any]
+
+    @property
+    def dataset(self) -> str:
+        """Name of the dataset."""
+        return str(self.facts["dataset"])
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds, each of them a split."""
+        return [int(s) for s in self.facts["sweep"]["seeds"]]
+
+    @property
+    def techniques(self) -> list[str]:
+        """The techniques that are compared with cross-entropy."""
+        return [t for t in self.facts["sweep"]["techniques"] if t != "ce"]
+
+    @property
+    def replicas(self) -> list[str]:
+        """The techniques as the paper's code trained them: mmce-w* in place of mmce-w."""
+        return [t for t in self.techniques if t not in NAMES]
+
+    @property
+    def mean_oracle(self) -> float:
+        """What the test labels themselves score, on average over the splits."""
+        return float(np.mean([s["label_oracle_pe"] for s in self.facts["splits"].values()]))
+
+    def budget(self, technique: str) -> int:
+        """Return the number of runs that a technique has for each seed."""
+        return int(self.facts["runs"][technique])
+
+    def best(
+        self,
+        technique: str,
+        reading: str,
+        objective: str,
+        calibration: str = "none",
+        *,
+        controls: int = 1,
+    ) -> list[dict[str, Any]]:
+        """Return the best choice of a technique on each split, in the order of the seeds.
+
+        `controls` is the number of runs that cross-entropy has. A split on which no epoch of any
+        run is within the slack has an empty dict.
+        """
+        table = self.choices
+        rows = (
+            (table["technique"] == technique)
+            & (table["reading"] == reading)
+            & (table["objective"] == objective)
+            & (table["calibration"] == calibration)
+        )
+        if technique == "ce":
+            rows &= control_index(table) < controls
+        found: list[dict[str, Any]] = []
+        for seed in self.seeds:
+            own = np.flatnonzero(rows & (table["split_seed"] == seed))
+            if not len(own):
+                found.append({})
+                continue
+            first = own[np.argmin(table["score"][own])]
+            found.append({name: values[first] for name, values in table.items()})
+        return found
+
+    def frontier(
+        self,
+        technique: str,
+        reading: str,
+        calibration: str = "none",
+        *,
+        split_seed: int | None = None,
+        controls: int = 1,
+        part: str = "test",
+    ) -> Floats:
+        """Return the (PE, ECE) of the points of a frontier, (point, 2), on test or val."""
+        table = self.frontiers
+        rows = (
+            (table["technique"] == technique)
+            & (table["reading"] == reading)
+            & (table["calibration"] == calibration)
+        )
+        if technique == "ce":
+            rows &= table["controls"] == controls
+        if split_seed is not None:
+            rows &= table["split_seed"] == split_seed
+        return np.column_stack([table[f"{part}_pe"][rows], table[f"{part}_ece15"][rows]])
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the digest as three Parquet files and one JSON file."""
+        import pyarrow as pa
+
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        for name in ("choices", "frontiers", "recipe"):
+            # as they are: the tables of a digest that was read back are the same
+            columns = {
+                k: pa.array(v.astype(str)).dictionary_encode() if v.dtype == object else v
+                for k, v in getattr(self, name).items()
+            }
+            replace_file(path / f"{name}.parquet", encode(pa.table(columns), name))
+        text = json.dumps(self.facts, indent=1, sort_keys=True)
+        replace_file(path / "facts.json", text.encode() + b"\n")
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Digest:
+        """Read what `save` wrote."""
+        from pyarrow import parquet
+
+        path = Path(folder)
+        if not (path / "facts.json").exists():
+            raise FileNotFoundError(f"{path} holds no results; run: equipoise reproduce")
+        try:
+            choices, frontiers, recipe = (
+                _numpy(parquet.read_table(path / f"{name}.parquet"))
+                for name in ("choices", "frontiers", "recipe")
+            )
+            facts = json.loads((path / "facts.json").read_text("utf-8"))
+            Sweep.from_dict(facts["sweep"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"the results in {path} are damaged ({type(error).__name__}: {error}); remove that "
+                "folder, and give the command again: finished runs are not run again"
+            ) from None
+        return cls(choices, frontiers, recipe, facts)
+
+
+def digest(
+    store: Store, parts: Sequence[RunPart], recipes: Sequence[Path], data: Dataset
+) -> Digest:
+    """Read a finished sweep.
+
+    Parameters
+    ----------
+    store, parts
+        Where the sweep is, and its parts.
+    recipes
+        From `equipoise.paper.scaling.recipe_files`, one per seed.
+    data
+        The dataset.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    runs = _Runs(store, parts)
+    recipe = _numpy(pa.concat_tables([parquet.read_table(path) for path in recipes]))
+    # as in the store: 24 bits are enough
+    recipe = {k: v.astype(np.float32) if v.dtype == np.float64 else v for k, v in recipe.items()}
+    choices = _stacked([c for seed in store.sweep.seeds for c in _choices(runs, seed)])
+    frontiers = _stacked([*_published_frontiers(runs), *_validated_frontiers(runs)])
+    return Digest(choices, frontiers, recipe, _facts(runs, store, parts, data))
+
+
+def control_index(table: dict[str, NDArray[Any]]) -> NDArray[Any]:
+    """Return which control of its split each run is; 0 for the usual run."""
+    index: NDArray[Any] = (table["seed"] - table["split_seed"]) // CONTROL_STEP
+    return index
+
+
+class _Runs:
+    """All runs of a sweep: attributes (run,), columns (run, epoch)."""
+
+    def __init__(self, store: Store, parts: Sequence[RunPart]) -> None:
+        self.epochs = store.sweep.epochs
+        names = [
+            f"{part}_{m}" for part in ("val", "test") for m in ("accuracy", "pe_deterministic")
+        ]
+        names += [
+            f"{part}{how}_{metric}"
+            for part in ("val", "test")
+            for how in CALIBRATIONS.values()
+            for metric in ("pe", "ece15", "ece10")
+        ]
+        names += ["test_dead", "diverged"]
+        sql = f"select {', '.join((*RUN, 'epoch', *names))} from runs"
+        raw = store.query(sql, [part.key for part in parts]).fetchnumpy()
+        shape = (-1, self.epochs)
+        order = np.ma.getdata(raw.pop("epoch")).reshape(shape)
+        if not (order == np.arange(1, self.epochs + 1)).all():
+            raise ValueError(f"the parts in {store.folder} are not in order; remove the folder")
+        self.run: dict[str, NDArray[Any]] = {}
+        for name in RUN:
+            first = raw[name].reshape(shape)[:, 0]
+            blank = np.nan if name in ("rho", "lam") else None
+            self.run[name] = np.ma.filled(first, blank) if np.ma.isMA(first) else first
+        self.columns = {n: np.ma.filled(raw[n], np.nan).reshape(shape) for n in names}
+        self.control = control_index(self.run)
+
+    def value(self, name: str) -> NDArray[Any]:
+        """Return a column (run, epoch) to be minimised: what is not a number is last."""
+        values = self.columns[name]
+        return np.where(np.isnan(values), np.inf, values)
+
+    def described(self, rows: NDArray[Any], epochs: NDArray[Any], how: str) -> dict[str, Any]:
+        """Return runs, epochs and what the test set says there."""
+        found: dict[str, Any] = {name: values[rows] for name, values in self.run.items()}
+        found["epoch"] = epochs + 1
+        for metric in READ:
+            plain = metric in ("accuracy", "pe_deterministic", "dead")
+            name = f"test_{metric}" if plain else f"test{how}_{metric}"
+            found[f"test_{metric}"] = self.columns[name][rows, epochs]
+        return found
+
+    def best_accuracy(self, part: str, own: Mask) -> float:
+        """Return the best accuracy of some runs (run,), the controls not counted; nan of none."""
+        usual = self.columns[f"{part}_accuracy"][own & (self.control == 0)]
+        return float(np.fmax.reduce(usual, axis=None, initial=np.nan))
+
+    def within(self, part: str, own: Mask) -> Mask:
+        """Return which (run, epoch) of some runs (run,) are within the slack of the best."""
+        best = self.best_accuracy(part, own)
+        accuracy = np.where(own[:, None], self.columns[f"{part}_accuracy"], np.nan)
+        return within_slack(accuracy, SLACK, best if np.isfinite(best) else None)
+
+    def medians(self, runs: Mask, within: Mask, part: str) -> tuple[float, float]:
+        """Return the medians of PE and ECE of some runs (run,) within the slack.
+
+        Over all epochs where none is within the slack; nan where there are no numbers at all.
+        """
+        pe, ece = (self.columns[f"{part}_{metric}"] for metric in ("pe", "ece15"))
+        there = np.isfinite(pe) & np.isfinite(ece) & runs[:, None]
+        where = there & within if (there & within).any() else there
+        if not where.any():
+            return float("nan"), float("nan")
+        pe, ece = (values[where].astype(np.float64) for values in (pe, ece))
+        return float(np.median(pe)), float(np.median(ece))
+
+
+def _choices(runs: _Runs, seed: int) -> Iterator[dict[str, Any]]:
+    """Choose an epoch of each run of one split, for each reading, objective and calibration."""
+    split = runs.run["split_seed"] == seed
+    own, within = np.flatnonzero(split), runs.within("val", split)
+    allowed = within[own]
+    # a hybrid's too: both are in units of plain cross-entropy
+    units = runs.medians(split & (runs.run["technique"] == "ce"), within, "val")
+    for calibration, how in CALIBRATIONS.items():
+        names = {"pe": f"{how}_pe", "ece": f"{how}_ece15"}
+        if not how:
+            names["pe_deterministic"] = "_pe_deterministic"
+        scores = {
+            ("published", objective): runs.value(f"test{name}")[own]
+            for objective, name in names.items()
+        }
+        if not how:
+            missed = 1.0 - runs.columns["test_accuracy"][own]
+            scores["published", "accuracy"] = np.where(np.isnan(missed), np.inf, missed)
+        for objective, name in names.items():
+            score = runs.value(f"val{name}")[own]
+            scores["validated", objective] = np.where(allowed, score, np.inf)
+        if min(units) > 0.0:
+            balanced = balanced_score(
+                runs.value(f"val{how}_pe")[own], runs.value(f"val{how}_ece15")[own], *units
+            )
+            scores["validated", "balanced"] = np.where(allowed, balanced, np.inf)
+        for (reading, objective), score in scores.items():
+            epoch = score.argmin(1)
+            best = score[np.arange(len(own)), epoch].astype(np.float64)
+            # under the validated reading a run that is never within the slack cannot be chosen
+            kept = np.isfinite(best) if reading == "validated" else np.full(len(best), True)
+            yield {
+                "reading": np.full(kept.sum(), reading, object),
+                "objective": np.full(kept.sum(), objective, object),
+                "calibration": np.full(kept.sum(), calibration, object),
+                "score": best[kept],
+                **runs.described(own[kept], epoch[kept], how),
+            }
+
+
+def _published_frontiers(runs: _Runs) -> Iterator[dict[str, Any]]:
+    """Pool all seeds of a technique, as the paper's figures do; cross-entropy with one run each."""
+    allowed = runs.within("test", runs.control == 0)
+    for technique in dict.fromkeys(runs.run["technique"]):
+        rows, epochs = np.nonzero(allowed & (runs.run["technique"] == technique)[:, None])
+        for calibration, how in CALIBRATIONS.items():
+            yield _frontier(runs, rows, epochs, "test", how) | {
+                "reading": "published",
+                "calibration": calibration,
+                "controls": 1,
+            }
+
+
+def _validated_frontiers(runs: _Runs) -> Iterator[dict[str, Any]]:
+    """Take the frontier of each split on validation; its points are read on the test set."""
+    budgets = sorted(
+        {
+            int(((runs.run["technique"] == t) & (runs.run["split_seed"] == s)).sum())
+            for t in set(runs.run["technique"])
+            for s in set(runs.run["split_seed"].tolist())
+        }
+        | {1}
+    )
+    for seed in dict.fromkeys(runs.run["split_seed"].tolist()):
+        own = runs.run["split_seed"] == seed
+        allowed = runs.within("val", own)
+        for technique in dict.fromkeys(runs.run["technique"]):
+            for controls in budgets if technique == "ce" else [1]:
+                some = (runs.run["technique"] == technique) & own
+                if technique == "ce":
+                    some &= runs.control < controls
+                rows, epochs = np.nonzero(allowed & some[:, None])
+                for calibration, how in CALIBRATIONS.items():
+                    yield _frontier(runs, rows, epochs, "val", how) | {
+                        "reading": "validated",
+                        "calibration": calibration,
+                        "controls": controls,
+                    }
+
+
+def _frontier(
+    runs: _Runs, rows: NDArray[Any], epochs: NDArray[Any], part: str, how: str
+) -> dict[str, Any]:
+    x, y = (runs.columns[f"{part}{how}_{m}"][rows, epochs] for m in ("pe", "ece15"))
+    kept = pareto_mask(np.column_stack([x, y]).astype(np.float64))
+    return runs.described(rows[kept], epochs[kept], how) | {
+        f"val_{m}": runs.columns[f"val{how}_{m}"][rows[kept], epochs[kept]] for m in ("pe", "ece15")
+    }
+
+
+def _facts(runs: _Runs, store: Store, parts: Sequence[RunPart], data: Dataset) -> dict[str, Any]:
+    sweep, technique = store.sweep, runs.run["technique"]
+    usual, ce = runs.control == 0, technique == "ce"
+    splits = {}
+    for seed in sweep.seeds:
+        own = runs.run["split_seed"] == seed
+        within = runs.within("val", own)
+        split = data.split(seed, stratify=sweep.stratify)
+        rates: list[dict[Hashable, float]] = [
+            {k: float((split.train.y[split.train.group == g] == k).mean()) for k in (0, 1)}
+            for g in (0, 1)
+        ]
+        splits[str(seed)] = {
+            "best_val_accuracy": runs.best_accuracy("val", own),
+            "reference": {part: runs.medians(own & ce, within, part) for part in ("test", "val")},
+            # cross-entropy's best values over its epochs, before and after exact temperatures
+            "best_ce": {
+                calibration: {
+                    metric: float(runs.value(f"test{how}_{metric}")[own & ce & usual].min())
+                    for metric in ("pe", "ece15", "ece10")
+                }
+                for calibration, how in CALIBRATIONS.items()
+            },
+            # what the true labels themselves score, and so would a perfect classifier
+            "label_oracle_pe": proportional_equality(
+                split.test.y,
+                np.eye(2)[split.test.y],
+                sensitive_features=split.test.group,
+                base_rates=GroupRates(dict(enumerate(rates))),
+            ),
+        }
+    a, y = data.group, data.y
+    infinite = np.isinf(runs.columns["test_pe_deterministic"])
+    dead = runs.columns["test_dead"]
+    return {
+        "dataset": sweep.dataset,
+        "sweep": sweep.to_dict(),
+        "slack": SLACK,
+        "runs": {
+            t: int(((technique == t) & (runs.run["split_seed"] == sweep.seeds[0])).sum())
+            for t in sweep.techniques
+        },
+        "data": {
+            "fingerprint": store.data,
+            "rows": len(y),
+            "columns": data.X.shape[1],
+            "a1": float((a == 1).mean()),
+            "y1_a0": float((y[a == 0] == 1).mean()),
+            "y1_a1": float((y[a == 1] == 1).mean()),
+        },
+        "best_test_accuracy": runs.best_accuracy("test", usual),
+        "reference": runs.medians(usual & ce, runs.within("test", usual), "test"),
+        "splits": splits,
+        "diverged": int(runs.columns["diverged"][:, -1].sum()),
+        # share of epochs whose deterministic PE is infinite: a class is never predicted for a group
+        "infinite_pe_deterministic": {
+            t: float(infinite[technique == t].mean()) for t in sweep.techniques
+        },
+        # share of runs that end with logits of 0 on most test rows
+        "dead": {t: float((dead[technique == t, -1] > 0.5).mean()) for t in sweep.techniques},
+        "versions": _made_with([versions(store.path(part.key)) for part in parts]),
+    }
+
+
+def _made_with(each: Sequence[dict[str, str]]) -> dict[str, str]:
+    """Return the versions that made the parts; all of them where they differ."""
+    # a part that does not say what processor made it counts as made here
+    each = [{"processor": processor()} | made for made in each]
+    names = dict.fromkeys(name for made in each for name in made)
+    return {
+        name: " and ".join(sorted({made[name] for made in each if name in made})) for name in names
+    }
+
+
+def _stacked(blocks: Sequence[dict[str, Any]]) -> dict[str, NDArray[Any]]:
+    """Put blocks of columns below each other; a single value stands for a whole column."""
+    sizes = [len(block["epoch"]) for block in blocks]
+    found = {}
+    for name in blocks[0]:
+        values = [
+            b[name] if isinstance(b[name], np.ndarray) else np.full(n, b[name], object)
+            for b, n in zip(blocks, sizes, strict=True)
+        ]
+        whole = np.concatenate(values)
+        found[name] = whole.astype(np.int64) if name == "controls" else whole
+    return found
+
+
+def _numpy(table: pa.Table) -> dict[str, NDArray[Any]]:
+    return {
+        name: np.asarray(table[name].to_pylist(), dtype=object)
+        if str(table.schema.field(name).type).startswith("dictionary")
+        else table[name].to_numpy()
+        for name in table.column_names
+    }

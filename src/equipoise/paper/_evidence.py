@@ -1,0 +1,253 @@
+"""Where a claim of the paper is true: its cases, a dataset at a time, under both readings.
+
+Functions ending in `_published` read the runs as the paper does; those ending in `_validated` as
+it should be done.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.paper._digest import Digest
+from equipoise.paper._published import shown
+from equipoise.paper._tables._numbers import interval, means, relative
+from equipoise.paper._tables._optimised import (
+    EXPERIMENTS,
+    best_published,
+    best_validated,
+    compare,
+    published_change,
+)
+from equipoise.paper._tables._scaling import scaled, scaling_change
+from equipoise.paper._tables._volumes import published_volume, validated_volumes
+
+Floats = NDArray[np.float64]
+
+PAIRWISE = ("mmce", "mmce-w", "mmce-w*")
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One dataset (or dataset and technique): its number, and whether a claim is true there.
+
+    `true` is None where its interval allows both. `leaning` is whether the number itself is as
+    claimed; it is shown, and decides nothing.
+    """
+
+    label: str
+    true: bool | None
+    leaning: bool
+
+
+NOTHING = Case("nothing within the slack", False, False)
+
+
+def difference(values: Floats, unit: str = "%", least: float = 0.0) -> Case:
+    """Return the case that the mean of paired differences is above 0, and at least `least`."""
+    if not len(values):
+        return NOTHING
+    found, mean = interval(values), float(values.mean())
+    label, leaning = f"{mean:+.2f}{unit}", mean > 0 and mean >= least
+    if found is None:
+        # one split shows a sign, no more
+        return Case(label, None, leaning)
+    low, high = found
+    label += f" [{low:+.2f}, {high:+.2f}]"
+    true = True if low > 0 and mean >= least else False if high < least or high <= 0 else None
+    return Case(label, true, leaning)
+
+
+def _named(name: str, case: Case) -> Case:
+    return dataclasses.replace(case, label=f"{name} {case.label}")
+
+
+def _plain(label: str, true: bool) -> Case:
+    """Return a case without an interval: it is so or it is not."""
+    return Case(label, true, true)
+
+
+def scaling_published(digest: Digest, metric: str, how: str) -> list[Case]:
+    """Return whether temperatures improve the best value over the epochs."""
+    (mean,) = means(scaling_change(digest, metric, how)[:, None])
+    return [_plain(f"{mean:+.2f}%", mean > 0)]
+
+
+def scaling_validated(digest: Digest, objective: str, metric: str) -> list[Case]:
+    """Return whether exact temperatures improve the value at the epoch chosen."""
+    return [difference(relative(*scaled(digest, objective, metric)))]
+
+
+def gain_published(digest: Digest, name: str, column: int, least: float) -> list[Case]:
+    """Return whether the best technique of one of Tables 4 to 8 gains so many percent."""
+    technique = best_published(digest, name)
+    gain = means(published_change(digest, name, technique))[column]
+    return [_plain(f"{shown(technique)} {gain:+.1f}%", gain >= least)]
+
+
+def gain_validated(digest: Digest, name: str, metric: str, least: float) -> list[Case]:
+    """Return the same of the technique chosen on validation, against as many runs."""
+    found = best_validated(digest, name)
+    if found is None:
+        return [NOTHING]
+    case = difference(relative(*found.values(metric)), least=least)
+    return [_named(shown(found.technique), case)]
+
+
+def beaten_published(digest: Digest) -> list[Case]:
+    """Return whether the best trade-off of a technique is better than cross-entropy's."""
+    own, volume = _best_volume_published(digest)
+    ce = published_volume(digest, "ce")
+    label = f"{shown(own)} {_volume(volume)}, cross-entropy {_volume(ce)}"
+    return [_plain(label, (volume or 0.0) > (ce or 0.0))]
+
+
+def _volume(value: float | None) -> str:
+    return "nothing within the slack" if value is None else f"{value:.3f}"
+
+
+def beaten_validated(digest: Digest) -> list[Case]:
+    """Return the same of the technique chosen on validation, against as many runs."""
+    val = {t: validated_volumes(digest, t, part="val").mean() for t in digest.techniques}
+    own = max(val, key=lambda t: val[t])
+    return [_against_control(digest, own)]
+
+
+def _against_control(digest: Digest, technique: str, sign: float = 1.0) -> Case:
+    control = validated_volumes(digest, "ce", controls=digest.budget(technique))
+    gap = sign * (validated_volumes(digest, technique) - control)
+    pair = (shown(technique), "cross-entropy")
+    first, second = pair if sign > 0 else reversed(pair)
+    return _named(f"{first} minus {second}", difference(gap, ""))
+
+
+def _best_volume_published(digest: Digest) -> tuple[str, float | None]:
+    volumes = {t: published_volume(digest, t) for t in digest.replicas}
+    best = max(volumes, key=lambda t: volumes[t] or 0.0)
+    return best, volumes[best]
+
+
+def tradeoff_published(digest: Digest) -> list[Case]:
+    """Return whether the technique with the best trade-off is MMCE or MMCE-W."""
+    best, _ = _best_volume_published(digest)
+    return [_plain(shown(best), best in PAIRWISE)]
+
+
+def tradeoff_validated(digest: Digest) -> list[Case]:
+    """Return whether the best of them has a better trade-off than the best of the others."""
+    volumes = {t: validated_volumes(digest, t) for t in digest.techniques}
+    own = _largest({t: v for t, v in volumes.items() if t in PAIRWISE})
+    volumes["ce"] = validated_volumes(digest, "ce", controls=digest.budget(own))
+    other = _largest({t: v for t, v in volumes.items() if t not in PAIRWISE})
+    case = difference(volumes[own] - volumes[other], "")
+    return [_named(f"{shown(own)} minus {shown(other)}", case)]
+
+
+def _largest(values: Mapping[str, Floats]) -> str:
+    """Return the technique with the largest mean over splits."""
+    return max(values, key=lambda t: values[t].mean())
+
+
+def fairest_published(digest: Digest) -> list[Case]:
+    """Return whether the technique with the least PE is MMCE or MMCE-W."""
+    best = best_published(digest, "table4")
+    return [_plain(shown(best), best in PAIRWISE)]
+
+
+def fairest_validated(digest: Digest) -> list[Case]:
+    """Return whether the best of them has a lower PE than the best of the others."""
+    pe = _read_on_test(digest, "table4")
+    own = _least({t: v for t, v in pe.items() if t in PAIRWISE})
+    if own is None:
+        return [NOTHING]
+    control = compare(digest, "table4", own).values("test_pe")[0]
+    pe |= {} if np.isnan(control).any() else {"ce": control}
+    other = _least({t: v for t, v in pe.items() if t not in PAIRWISE})
+    if other is None:
+        return [_plain(f"{shown(own)} alone is within the slack", True)]
+    case = difference(relative(pe[other], pe[own]))
+    return [_named(f"{shown(own)} against {shown(other)}", case)]
+
+
+def _read_on_test(digest: Digest, name: str) -> dict[str, Floats]:
+    """Return what each technique's choice scores on the test set of every split.
+
+    Not the validation value, which is the lower the more runs it is chosen from. Techniques with
+    nothing within the slack on a split are left out.
+    """
+    metric = {"pe": "test_pe", "ece": "test_ece15"}[EXPERIMENTS[name].objective]
+    found = {t: compare(digest, name, t).values(metric)[1] for t in digest.techniques}
+    return {t: values for t, values in found.items() if not np.isnan(values).any()}
+
+
+def _least(values: Mapping[str, Floats]) -> str | None:
+    """Return the technique with the least mean over splits."""
+    return min(values, key=lambda t: values[t].mean(), default=None)
+
+
+def focal_published(digest: Digest, technique: str) -> list[Case]:
+    """Return whether a technique has a worse trade-off than cross-entropy."""
+    own, ce = (published_volume(digest, t) for t in (technique, "ce"))
+    label = f"{shown(technique)} {_volume(own)}, cross-entropy {_volume(ce)}"
+    return [_plain(label, (own or 0.0) < (ce or 0.0))]
+
+
+def focal_validated(digest: Digest, technique: str) -> list[Case]:
+    """Return the same, against as many runs."""
+    # the difference is turned round, so that worse is above 0
+    return [_against_control(digest, technique, -1.0)]
+
+
+def _same(plain: str, hybrid: str) -> Case:
+    kept = plain == hybrid
+    change = "" if kept else f" becomes {shown(hybrid)}"
+    return _plain(f"{shown(plain)}{change}", kept)
+
+
+def ranking_published(digest: Digest, plain: str, hybrid: str) -> list[Case]:
+    """Return whether the best technique is the same with and without temperatures."""
+    return [_same(best_published(digest, plain), best_published(digest, hybrid))]
+
+
+def ranking_validated(digest: Digest, plain: str, hybrid: str) -> list[Case]:
+    """Return the same; a change is false where the former best is clearly worse."""
+    alone, both = (_read_on_test(digest, name) for name in (plain, hybrid))
+    first, second = _least(alone), _least(both)
+    if first is None or second is None:
+        return [NOTHING]
+    case = _same(first, second)
+    if case.true or first not in both:
+        return [case]
+    worse = difference(relative(both[first], both[second]))
+    return [Case(f"{case.label} {worse.label}", False if worse.true else None, False)]
+
+
+def hybrid_published(digest: Digest) -> list[Case]:
+    """Return whether temperatures improve the trade-off, a case per technique."""
+    cases = {}
+    for t in digest.replicas:
+        plain, hybrid = (published_volume(digest, t, c) or 0.0 for c in ("none", "group"))
+        cases[t] = _plain(t, hybrid > plain)
+    return _each_technique(cases)
+
+
+def hybrid_validated(digest: Digest) -> list[Case]:
+    """Return the same, by the paired difference."""
+    cases = {}
+    for t in digest.techniques:
+        plain, hybrid = (validated_volumes(digest, t, c) for c in ("none", "group"))
+        cases[t] = difference(hybrid - plain)
+    return _each_technique(cases)
+
+
+def _each_technique(cases: dict[str, Case]) -> list[Case]:
+    """Give the first case a label for all: the techniques whose number leans that way."""
+    listed = " ".join(shown(t) for t, case in cases.items() if case.leaning) or "none"
+    labels = [listed, *[""] * (len(cases) - 1)]
+    return [
+        dataclasses.replace(case, label=label)
+        for case, label in zip(cases.values(), labels, strict=True)
+    ]

@@ -1,0 +1,220 @@
+"""What a search found: points of PE, ECE and accuracy, their frontier, and the choice among them.
+
+A point is a configuration after some epoch with some calibration, measured on several splits.
+Choices look at validation only, averaged over the splits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.metrics import frontier_frequency, pareto_mask
+from equipoise.search._choice import within_slack
+from equipoise.search._selection import select
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Floats = NDArray[np.float64]
+Objective = str | Callable[[dict[str, Any]], float]
+
+METRICS = ("accuracy", "pe", "ece", "log_loss", "pe_deterministic")
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """A configuration of a search; `control` counts runs of cross-entropy from other weights."""
+
+    technique: str
+    rho: tuple[float, ...] | None
+    lam: float
+    control: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Tradeoffs:
+    """Trials and what was measured of them.
+
+    Attributes
+    ----------
+    trials
+        The configurations that are done.
+    columns
+        Name, as in `equipoise.training.train_stack`, to values (trial, split, epoch).
+    calibrate
+        Calibrations to consider: None, "common", "group".
+    """
+
+    trials: list[Trial]
+    columns: dict[str, Floats]
+    calibrate: tuple[str | None, ...]
+
+    @property
+    def splits(self) -> int:
+        """Number of splits."""
+        return int(self.columns["diverged"].shape[1])
+
+    def values(self, part: str, metric: str) -> Floats:
+        """Return a metric of every point, (split, point); points are calibration, trial, epoch."""
+        found = []
+        for how in self.calibrate:
+            plain = metric in ("accuracy", "pe_deterministic")
+            name = f"{part}_{metric}" if plain or how is None else f"{part}_{how}_{metric}"
+            found.append(self.columns[name.replace("_ece", "_ece15")])
+        stacked = np.stack(found)  # (calibration, trial, split, epoch)
+        return np.moveaxis(stacked, 2, 0).reshape(self.splits, -1)
+
+    def described(self) -> dict[str, NDArray[Any]]:
+        """Return what each point is, (point,)."""
+        epochs = self.columns["diverged"].shape[2]
+        shape = (len(self.calibrate), len(self.trials), epochs)
+        how, trial, epoch = (i.ravel() for i in np.indices(shape))
+
+        def of(values: list[Any], index: NDArray[Any]) -> NDArray[Any]:
+            column = np.empty(len(values), object)
+            column[:] = values
+            return np.asarray(column[index])
+
+        return {
+            "technique": of([t.technique for t in self.trials], trial),
+            "rho": of([t.rho for t in self.trials], trial),
+            "lam": np.array([t.lam for t in self.trials])[trial],
+            "control": np.array([t.control for t in self.trials])[trial],
+            "calibrate": of([c or "none" for c in self.calibrate], how),
+            "epoch": epoch + 1,
+        }
+
+    def table(self) -> dict[str, NDArray[Any]]:
+        """Return the points with their validation figures, averaged over the splits."""
+        found = self.described()
+        for metric in METRICS:
+            found[f"val_{metric}"] = self.values("val", metric).mean(0)
+        found["point"] = np.arange(len(found["epoch"]))
+        return found
+
+    def choice(
+        self, objective: Objective, slack: float, technique: str | None = None
+    ) -> dict[str, Any]:
+        """Return the row of `table` that is best on validation, as `equipoise.search.select`."""
+        table = self.table()
+        table["val_ece15"] = table["val_ece"]  # select knows the ECE by its bins
+        if np.isnan(table["val_pe"]).all():  # without groups there is no PE
+            table["val_pe"] = np.zeros(len(table["val_pe"]))
+            objective = objective if callable(objective) else "ece"
+        row = select(table, slack, objective, technique=technique)  # type: ignore[arg-type]
+        del row["val_ece15"]
+        return row
+
+    def frame(self) -> pd.DataFrame:
+        """Return every trial, split and epoch, with all columns."""
+        import pandas as pd
+
+        trial, split, epoch = (i.ravel() for i in np.indices(self.columns["diverged"].shape))
+        frame = pd.DataFrame([dataclasses.asdict(t) for t in self.trials]).iloc[trial]
+        frame = frame.reset_index(drop=True)
+        frame["split"], frame["epoch"] = split, epoch + 1
+        values = pd.DataFrame({name: array.ravel() for name, array in self.columns.items()})
+        return pd.concat([frame, values], axis=1)
+
+    def frontier(self, slack: float) -> pd.DataFrame:
+        """Return the frontier of validation PE and ECE within the slack, and its test figures."""
+        import pandas as pd
+
+        table = self.table()
+        points = np.stack([self.values("val", metric) for metric in ("pe", "ece")], axis=-1)
+        if np.isnan(points[..., 0]).all():
+            points[..., 0] = 0.0
+        points[:, ~within_slack(table["val_accuracy"], slack)] = np.nan
+        on = pareto_mask(points.mean(0))
+        frame = pd.DataFrame({name: values[on] for name, values in self.described().items()})
+        frame["frequency"] = frontier_frequency(points)[on]
+        for metric in ("accuracy", "pe", "ece"):
+            frame[f"val_{metric}"] = table[f"val_{metric}"][on]
+        for metric in ("accuracy", "pe", "ece"):
+            test = self.values("test", metric)[:, on]
+            spans = [interval(column) for column in test.T]
+            frame[f"test_{metric}"] = test.mean(0)
+            # none of them is below 0
+            frame[f"test_{metric}_low"] = [np.maximum(low, 0.0) for low, _ in spans]
+            frame[f"test_{metric}_high"] = [high for _, high in spans]
+        return frame.sort_values(["val_pe", "val_ece"], ignore_index=True)
+
+    def verdict(self, objective: Objective, slack: float) -> tuple[str, dict[str, Any]]:
+        """Say whether the choice beats that of cross-entropy on test, with the numbers."""
+        chosen = self.choice(objective, slack)
+        name = chosen["technique"]
+        if name == "ce":
+            return (
+                "No technique beats cross-entropy given as many runs: on validation the choice is "
+                "cross-entropy itself.",
+                {"technique": name},
+            )
+        try:
+            control = self.choice(objective, slack, "ce")
+        except ValueError:
+            return (
+                f"{name} was chosen; cross-entropy has nothing within the slack to compare with.",
+                {"technique": name},
+            )
+        ours, theirs = (self._test_scores(row, objective, slack) for row in (chosen, control))
+        low, high = interval(theirs - ours)
+        numbers = {
+            "technique": name,
+            "score": float(ours.mean()),
+            "control_score": float(theirs.mean()),
+            "difference": float((theirs - ours).mean()),
+            "interval": (low, high),
+            "splits": self.splits,
+        }
+        what = "score" if callable(objective) else objective
+        detail = (
+            f"{what} on test {ours.mean():.3f} against {theirs.mean():.3f} (difference "
+            f"{numbers['difference']:.3f}, 95% interval [{low:.3f}, {high:.3f}] over "
+            f"{self.splits} splits; lower is better)."
+        )
+        if low > 0:
+            return f"{name} beats cross-entropy given as many runs: {detail}", numbers
+        return (
+            f"No technique clearly beats cross-entropy given as many runs: {name} has {detail}",
+            numbers,
+        )
+
+    def _test_scores(self, row: dict[str, Any], objective: Objective, slack: float) -> Floats:
+        """Return the objective of a point with the test figures of each split, (split,)."""
+        test = {m: self.values("test", m)[:, row["point"]] for m in METRICS}
+        if callable(objective):
+            rows = [
+                row | {f"val_{m}": float(v[s]) for m, v in test.items()} for s in range(self.splits)
+            ]
+            return np.array([objective(r) for r in rows], np.float64)
+        if objective == "ece" or np.isnan(test["pe"]).all():
+            return test["ece"]
+        if objective == "pe":
+            return test["pe"]
+        table = self.table()
+        ce = (table["technique"] == "ce") & within_slack(table["val_accuracy"], slack)
+        ce &= np.isfinite(table["val_pe"]) & np.isfinite(table["val_ece"])
+        pe, ece = (float(np.median(table[f"val_{m}"][ce])) for m in ("pe", "ece"))
+        return np.asarray(test["pe"] / pe + test["ece"] / ece)
+
+
+def interval(values: Floats) -> tuple[float, float]:
+    """Return the 95% interval of a mean over splits, by Student's t; nan of a single one.
+
+    Examples
+    --------
+    >>> [round(v, 3) for v in interval(np.array([1.0, 2.0, 3.0]))]
+    [-0.484, 4.484]
+    """
+    from scipy.special import stdtrit
+
+    if len(values) < 2:
+        return float("nan"), float("nan")
+    with np.errstate(invalid="ignore"):
+        half = stdtrit(len(values) - 1, 0.975) * values.std(ddof=1) / np.sqrt(len(values))
+        return float(values.mean() - half), float(values.mean() + half)

@@ -1,0 +1,261 @@
+"""What a sweep is: a plain description, and its cut into parts."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import hashlib
+import inspect
+import itertools
+import json
+import math
+import os
+import textwrap
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from equipoise.datasets import Dataset
+from equipoise.training import LOSSES, Config, Loss
+
+RUNS = 128
+"""Runs of a part at most: four chunks of the engine, some minutes on one core."""
+
+FORMAT = 1
+"""To be raised when the same description gives other numbers or, `RUNS` being another, other parts:
+older ones are not reused then."""
+
+CONTROL_STEP = 1000
+"""The j-th control of seed s starts from the weights of seed s + 1000 j."""
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, float | int) and not isinstance(value, bool) and 0 <= value < math.inf
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and _number(value)
+
+
+def _weights(value: Any) -> bool:
+    several = value if isinstance(value, tuple) else (value,)
+    return len(several) > 0 and all(_number(x) and x <= 1 for x in several)
+
+
+_LISTS = ("techniques", "rhos", "lams", "seeds", "hidden")
+_COUNT = (lambda x: _whole(x) and x > 0, "a whole number from 1 on")
+_SWITCH = (lambda x: isinstance(x, bool), "true or false")
+_RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "dataset": (lambda x: isinstance(x, str) and x != "", "a name"),
+    "techniques": (lambda x: isinstance(x, str), "names"),
+    "rhos": (_weights, "numbers within 0..1"),
+    "lams": (_number, "numbers from 0 on"),
+    # stored in 32 bits, and controls add to them
+    "seeds": (lambda x: _whole(x) and x <= 2**30, "whole numbers from 0 to 2**30"),
+    "controls": _COUNT,
+    "epochs": _COUNT,
+    "batch_size": _COUNT,
+    "hidden": (lambda x: _whole(x) and x > 0, "whole numbers from 1 on"),
+    "output_relu": _SWITCH,
+    "rate": (lambda x: _number(x) and x > 0, "a number above 0"),
+    "stratify": _SWITCH,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """A grid of runs on one dataset.
+
+    Attributes
+    ----------
+    dataset
+        A name that `equipoise.datasets.load` knows; any other name where the data is passed along.
+    techniques
+        Losses to train with.
+    rhos
+        Weights of group 1, or one tuple of weights for each. Techniques without groups (ce) run
+        once.
+    lams
+        Strengths of the added term. Techniques without one (ce, ls, fl, flsd) run once for each
+        rho.
+    seeds
+        Each fixes the split, the order of the batches and the initial weights.
+    controls
+        Runs of plain cross-entropy for each seed, the first being the usual one and the others
+        starting from other weights: what the best of so many runs gives without any technique.
+    epochs, batch_size, hidden, output_relu, rate
+        Training and network, as in `equipoise.training.train_stack`.
+    stratify
+        Whether the parts of the split have their share of every label in every group.
+    """
+
+    dataset: str
+    techniques: tuple[str, ...] = tuple(LOSSES)
+    rhos: tuple[float | tuple[float, ...], ...] = (0.5,)
+    lams: tuple[float, ...] = (1.0,)
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    controls: int = 1
+    epochs: int = 500
+    batch_size: int = 256
+    hidden: tuple[int, ...] = (128, 64)
+    output_relu: bool = False
+    rate: float = 1e-4
+    stratify: bool = False
+
+    def __post_init__(self) -> None:
+        for field in _LISTS:
+            value = getattr(self, field)
+            if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+                raise ValueError(f"{field} must be a list, got {value!r}")
+            whole = tuple(tuple(v) if isinstance(v, list) else v for v in value)
+            if not whole:
+                raise ValueError(f"{field} is empty; name at least one")
+            object.__setattr__(self, field, whole)
+        for field, (good, what) in _RULES.items():
+            value = getattr(self, field)
+            bad = [x for x in (value if field in _LISTS else [value]) if not good(x)]
+            if bad:
+                raise ValueError(f"{field} must be {what}, got {bad[0]!r}")
+        if len({len(v) if isinstance(v, tuple) else None for v in self.rhos}) > 1:
+            raise ValueError(
+                f"rhos must be all numbers, or all lists with a weight per group, got {self.rhos}"
+            )
+        for field in ("techniques", "rhos", "lams", "seeds"):
+            values = getattr(self, field)
+            if len(set(values)) < len(values):
+                raise ValueError(f"{field} names something twice: {list(values)}")
+        if self.controls > 1 and "ce" not in self.techniques:
+            raise ValueError("controls are runs of ce; add it to techniques")
+        # 1 and 1.0 are the same number, and give the same key
+        rhos = (tuple(map(float, v)) if isinstance(v, tuple) else float(v) for v in self.rhos)
+        object.__setattr__(self, "rhos", tuple(rhos))
+        object.__setattr__(self, "lams", tuple(map(float, self.lams)))
+        object.__setattr__(self, "rate", float(self.rate))
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Sweep:
+        """Make a sweep of plain values; an unknown name is refused."""
+        known = [field.name for field in dataclasses.fields(cls)]
+        unknown = sorted(set(values) - set(known))
+        if unknown:
+            raise ValueError(f"a sweep has no {unknown[0]!r}; it has {', '.join(known)}")
+        if "dataset" not in values:
+            raise ValueError("a sweep needs a dataset; name one")
+        return cls(**values)
+
+    @classmethod
+    def from_toml(cls, path: str | os.PathLike[str]) -> Sweep:
+        """Read a sweep from a TOML file."""
+        try:
+            return cls.from_dict(tomllib.loads(Path(path).read_text("utf-8")))
+        except (tomllib.TOMLDecodeError, ValueError) as error:
+            raise ValueError(f"{os.fspath(path)}: {error}") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the sweep as plain values, ready for JSON or TOML."""
+        return json.loads(json.dumps(dataclasses.asdict(self)))  # type: ignore[no-any-return]
+
+    def configs(self, seed: int, losses: Mapping[str, Loss] = LOSSES) -> list[Config]:
+        """Return the runs of one seed."""
+        unknown = [t for t in self.techniques if t not in losses]
+        if unknown:
+            raise ValueError(f"unknown technique {unknown[0]!r}; there are {', '.join(losses)}")
+        found = []
+        for name in self.techniques:
+            loss = losses[name]
+            rhos = self.rhos if loss.grouped else (None,)
+            lams = self.lams if loss.added else (1.0,)
+            found += [
+                Config(name, rho, lam, seed, self.rate)
+                for rho, lam in itertools.product(rhos, lams)
+            ]
+            if not loss.grouped:
+                found += [
+                    Config(name, None, 1.0, seed + CONTROL_STEP * j, self.rate)
+                    for j in range(1, self.controls)
+                ]
+        return found
+
+    def parts(self, data: Dataset, losses: Mapping[str, Loss] = LOSSES) -> list[RunPart]:
+        """Cut the sweep into parts of at most `RUNS` runs, all of one split and of equal size."""
+        mark, n_groups = fingerprint(data), len(data.group_names)
+        wrong = [v for v in self.rhos if isinstance(v, tuple) and len(v) != n_groups]
+        if wrong:
+            raise ValueError(
+                f"{self.dataset} has {n_groups} groups, but rhos has {list(wrong[0])}; "
+                "give a weight for each"
+            )
+        found = []
+        for seed in self.seeds:
+            configs = self.configs(seed, losses)
+            number = -(-len(configs) // RUNS)
+            found += [
+                RunPart(self, seed, tuple(configs[i] for i in cut), mark)
+                for cut in np.array_split(np.arange(len(configs)), number)
+            ]
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
+class RunPart:
+    """Some runs of a sweep that share a split: the unit of work, and one file of the store."""
+
+    sweep: Sweep
+    seed: int
+    configs: tuple[Config, ...]
+    data: str
+
+    @property
+    def key(self) -> str:
+        """A hash of all that the numbers depend on."""
+        shared = {
+            k: v
+            for k, v in self.sweep.to_dict().items()
+            if k in ("dataset", "epochs", "batch_size", "hidden", "output_relu", "stratify")
+        }
+        what = {
+            "format": FORMAT,
+            "data": self.data,
+            "split_seed": self.seed,
+            "configs": [dataclasses.asdict(c) for c in self.configs],
+            **shared,
+        }
+        return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:20]
+
+
+def meanings(techniques: Iterable[str], losses: Mapping[str, Loss]) -> dict[str, str]:
+    """Return a hash of each technique's loss that is not the library's own.
+
+    It is of the loss's own text and attributes: what its function calls in turn is not looked at.
+    """
+    found = {}
+    for name in techniques:
+        loss = losses[name]
+        if loss is not LOSSES.get(name):
+            about = (_text(loss.term), loss.form, loss.added, loss.constants, loss.grouped)
+            found[name] = hashlib.sha256(repr(about).encode()).hexdigest()[:20]
+    return found
+
+
+def _text(function: Callable[..., Any]) -> str:
+    """Return a function's text without comments and docstring, or its name where there is none."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return getattr(function, "__qualname__", repr(function))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree)
+
+
+def fingerprint(data: Dataset) -> str:
+    """Return a hash of the features, labels and groups of a dataset."""
+    digest = hashlib.sha256()
+    for array in (data.X, data.y, data.group):
+        digest.update(f"{array.dtype} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:20]

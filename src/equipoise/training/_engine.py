@@ -1,0 +1,393 @@
+"""Training and measuring hundreds of configurations at once.
+
+All configurations that share a split train as one tensor program with a leading `config` axis, a
+chunk of them per core, and are measured after every epoch through the stacked audit table and the
+exact temperatures: the same definitions as everywhere else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from equipoise.datasets import Split
+from equipoise.training._epoch_metrics import Measure, Rows
+from equipoise.training._losses import LOSSES, Batch, GroupwiseLoss, Loss, group_weights, membership
+from equipoise.training._network import Adam, Layer, StackedMLP
+from equipoise.training._progress import Bar
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Config", "Epoch", "StackResult", "epochs_of", "train_stack"]
+
+Floats = NDArray[np.float64]
+
+CHUNK = 32
+"""Configurations per chunk: fewer cost more calls, more fall out of the last cache."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """One run.
+
+    Attributes
+    ----------
+    technique
+        One of `equipoise.training.LOSSES`, or of the table of losses that is trained with.
+    rho
+        Weight of group 1, one weight per group, or None for the ungrouped loss.
+    lam
+        Strength of the calibration term.
+    seed
+        Of the initial weights.
+    rate
+        Learning rate.
+    """
+
+    technique: str = "ce"
+    rho: float | tuple[float, ...] | None = None
+    lam: float = 1.0
+    seed: int = 0
+    rate: float = 1e-4
+
+
+@dataclasses.dataclass(frozen=True)
+class Epoch:
+    """What is known of a chunk after one epoch: its number from 1 on, and (config,) columns."""
+
+    number: int
+    columns: dict[str, Floats]
+    network: StackedMLP
+
+
+@dataclasses.dataclass(frozen=True)
+class StackResult:
+    """A row per configuration and epoch.
+
+    Attributes
+    ----------
+    configs
+        The configurations, in the order they were given.
+    columns
+        Name to (config, epoch) values; nan from the epoch on in which a configuration diverged.
+    layers
+        Epoch to the layers of each configuration, for the epochs that were asked for.
+    """
+
+    configs: tuple[Config, ...]
+    columns: dict[str, Floats]
+    layers: dict[int, list[list[Layer]]]
+
+    @property
+    def diverged(self) -> tuple[Config, ...]:
+        """The configurations that did not reach the last epoch."""
+        last = self.columns["diverged"][:, -1]
+        return tuple(c for c, bad in zip(self.configs, last, strict=True) if bad)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a pandas frame with a row per configuration and epoch."""
+        import pandas as pd
+
+        runs, epochs = self.columns["diverged"].shape
+        frame = pd.DataFrame([dataclasses.asdict(c) for c in self.configs])
+        frame = frame.loc[np.repeat(np.arange(runs), epochs)].reset_index(drop=True)
+        frame["epoch"] = np.tile(np.arange(1, epochs + 1), runs)
+        values = pd.DataFrame({name: array.ravel() for name, array in self.columns.items()})
+        return pd.concat([frame, values], axis=1)
+
+
+def train_stack(
+    split: Split,
+    configs: Sequence[Config],
+    *,
+    epochs: int = 500,
+    batch_size: int = 256,
+    hidden: Sequence[int] = (128, 64),
+    output_relu: bool = False,
+    split_seed: int = 0,
+    keep_epochs: Sequence[int] = (),
+    chunk: int = CHUNK,
+    workers: int | None = None,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    losses: Mapping[str, Loss] = LOSSES,
+    progress: Callable[[int, int], None] | bool = False,
+) -> StackResult:
+    """Train all configurations and measure each after every epoch.
+
+    Columns of the result are named ``{part}{calibration}_{metric}``: part val or test; calibration
+    nothing, ``_common`` or ``_group``, the temperatures that were applied; metric ece15, ece10,
+    log_loss or pe over all rows, ece15_0, ece15_1, ... of each group. Beside these: accuracy,
+    pe_deterministic and dead (the share of rows whose logits are all 0) of each part, temperature
+    and temperature_0, ... of each group, train_loss and diverged. PE is against the training rates.
+
+    Parameters
+    ----------
+    split
+        Training, validation and test parts, from `Dataset.split`.
+    configs
+        The runs; techniques, weights, seeds and learning rates may be mixed.
+    epochs, batch_size, hidden, output_relu
+        The paper's values are 500, 256, (128, 64) and True; the last partial batch is kept.
+    split_seed
+        Fixes the order of the batches, which all configurations share.
+    keep_epochs
+        Epochs (from 1 on) whose weights are returned.
+    chunk
+        Configurations that train together; bounds the memory.
+    workers
+        Chunks at a time, each on one core; by default as many as torch has threads.
+    device
+        "cpu" or any other torch device (then one chunk at a time).
+    dtype
+        Of weights and activations. Metrics are float64 always.
+    losses
+        What each technique's name stands for.
+    progress
+        True draws a bar on stderr; a function is called with the runs x epochs done and in all.
+    """
+    configs = tuple(configs)
+    _check(split, configs, epochs, batch_size, keep_epochs, losses)
+    n_classes = _n_classes(split)
+    # a chunk shares its learning rate, and techniques stand together, so that each is one call
+    order = sorted(range(len(configs)), key=lambda i: (configs[i].rate, _kind(configs[i]), i))
+    parts: list[list[int]] = []
+    for i in order:
+        if parts and len(parts[-1]) < chunk and configs[parts[-1][0]].rate == configs[i].rate:
+            parts[-1].append(i)
+        else:
+            parts.append([i])
+    columns: dict[str, Floats] = {}
+    layers: dict[int, list[list[Layer]]] = {e: [[] for _ in configs] for e in keep_epochs}
+    stop, lock = threading.Event(), threading.Lock()
+    total = len(configs) * epochs
+
+    def run(part: list[int], advance: Callable[[int], None]) -> None:
+        for epoch in epochs_of(
+            split,
+            [configs[i] for i in part],
+            n_classes=n_classes,
+            batch_size=batch_size,
+            hidden=hidden,
+            output_relu=output_relu,
+            split_seed=split_seed,
+            device=device,
+            dtype=dtype,
+            losses=losses,
+        ):
+            with lock:
+                for name, values in epoch.columns.items():
+                    if name not in columns:
+                        columns[name] = np.full((len(configs), epochs), np.nan)
+                    columns[name][part, epoch.number - 1] = values
+            if epoch.number in layers:
+                for c, i in enumerate(part):
+                    layers[epoch.number][i] = epoch.network.layers(c)
+            advance(len(part))
+            if epoch.number == epochs or stop.is_set():
+                return
+
+    threads = torch.get_num_threads()
+    at_once = 1 if device != "cpu" else min(workers or threads, len(parts))
+    # one thread per chunk: batched products of these sizes gain little from more. OpenMP keeps the
+    # number per thread, so each worker sets its own
+    each = max(1, threads // at_once)
+    with (
+        Bar(progress, total) as advance,
+        ThreadPoolExecutor(at_once, initializer=torch.set_num_threads, initargs=(each,)) as pool,
+    ):
+        try:
+            futures = [pool.submit(run, part, advance) for part in parts]
+            wait(futures, return_when=FIRST_EXCEPTION)
+            for future in futures:
+                if future.done():
+                    future.result()
+        except BaseException:
+            # what runs ends with its epoch, what waits never starts
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+        finally:
+            torch.set_num_threads(threads)
+    return StackResult(configs, columns, layers)
+
+
+def epochs_of(
+    split: Split,
+    configs: Sequence[Config],
+    *,
+    n_classes: int | None = None,
+    batch_size: int = 256,
+    hidden: Sequence[int] = (128, 64),
+    output_relu: bool = False,
+    split_seed: int = 0,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    measured: Sequence[str] = ("val", "test"),
+    losses: Mapping[str, Loss] = LOSSES,
+) -> Iterator[Epoch]:
+    """Train one chunk of configurations with one learning rate, for as long as one asks for more.
+
+    A configuration whose logits are no longer finite is stopped and flagged; the others go on.
+    `measured` names the parts of the split that are measured; temperatures are fitted on "val".
+    """
+    n_classes = n_classes or _n_classes(split)
+    train = Rows(split.train, device, dtype)
+    network = StackedMLP(
+        (train.X.shape[1], *hidden, n_classes),
+        [int(c.seed) for c in configs],
+        output_relu=output_relu,
+        dtype=dtype,
+        device=device,
+    )
+    adam = Adam(network.parameters(), configs[0].rate)
+    loss = _Losses(configs, device, dtype, losses)
+    measure = Measure(split, n_classes, device, dtype, measured, batch_size)
+    shuffle = torch.Generator().manual_seed(int(split_seed))
+    alive = torch.ones(len(configs), dtype=torch.bool, device=device)
+    number = 0
+    while True:
+        number += 1
+        order = torch.randperm(len(train.y), generator=shuffle).to(device)
+        total = torch.zeros(len(configs), dtype=torch.float64, device=device)
+        for rows in torch.split(order, batch_size):
+            batch = train.take(rows)
+
+            def slope(logits: Tensor, batch: Rows = batch) -> Tensor:
+                value, gradient = loss.slope(logits, batch.y, batch.group)
+                total.add_(value, alpha=len(batch.y) / len(train.y))  # noqa: B023
+                return gradient
+
+            network.backward(batch.X, slope)
+            adam.step()
+        columns, finite = measure(network)
+        alive &= finite & torch.isfinite(total)
+        dead = ~alive
+        if bool(dead.any()):
+            # zero weights, no gradient and no memory of one: it stays where it is
+            for parameter in network.parameters():
+                parameter[dead] = 0.0
+            adam.forget(dead)
+            loss.silence(dead)
+            stopped = dead.cpu().numpy()
+            columns = {name: np.where(stopped, np.nan, v) for name, v in columns.items()}
+        columns["train_loss"] = torch.where(alive, total, torch.nan).cpu().numpy()
+        columns["diverged"] = dead.cpu().numpy().astype(np.float64)
+        yield Epoch(number, columns, network)
+
+
+def _kind(config: Config) -> tuple[str, int]:
+    """Return what configurations must share to be one call of a loss."""
+    rho = config.rho
+    return config.technique, 0 if rho is None else 1 + (len(rho) if isinstance(rho, tuple) else 0)
+
+
+class _Losses:
+    """The losses of a chunk: one call for each run of configurations of the same kind."""
+
+    def __init__(
+        self,
+        configs: Sequence[Config],
+        device: str,
+        dtype: torch.dtype,
+        losses: Mapping[str, Loss],
+    ) -> None:
+        self.runs: list[tuple[slice, GroupwiseLoss, Tensor]] = []
+        start = 0
+        while start < len(configs):
+            stop = start
+            while stop < len(configs) and _kind(configs[stop]) == _kind(configs[start]):
+                stop += 1
+            some = configs[start:stop]
+            rho, weight = None, torch.ones(1, device=device, dtype=dtype)
+            if some[0].rho is not None and losses[some[0].technique].grouped:
+                rho = torch.tensor([c.rho for c in some], device=device, dtype=dtype)
+                weight = group_weights(rho, rho.new_empty(len(some), 1, 2))
+            lam = torch.tensor([c.lam for c in some], device=device, dtype=dtype)
+            loss = GroupwiseLoss(losses[some[0].technique], rho, lam)
+            self.runs.append((slice(start, stop), loss, weight))
+            start = stop
+        self.silent: Tensor | None = None
+
+    def silence(self, dead: Tensor) -> None:
+        """Give these configurations no gradient from now on."""
+        self.silent = dead
+
+    def slope(self, logits: Tensor, y: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the losses (config,), and their gradients (config, n, class) in the logits."""
+        leaf = logits.detach().requires_grad_()
+        log_prob = leaf.log_softmax(-1)
+        # who is of which group, for each number of weights; one for all where groups are ignored
+        member = {
+            n: membership(group, n, leaf.dtype) if n > 1 else leaf.new_ones(len(y), 1)
+            for n in {weight.shape[-1] for _, _, weight in self.runs}
+        }
+        values = torch.cat(
+            [
+                loss.of(Batch(log_prob[part], leaf[part], y, member[weight.shape[-1]], weight))
+                for part, loss, weight in self.runs
+            ]
+        )
+        (gradient,) = torch.autograd.grad(values.sum(), leaf)
+        if self.silent is not None:
+            gradient = gradient.masked_fill(self.silent[:, None, None], 0.0)
+        return values.detach().double(), gradient
+
+
+def _check(
+    split: Split,
+    configs: tuple[Config, ...],
+    epochs: int,
+    batch: int,
+    keep: Sequence[int],
+    losses: Mapping[str, Loss],
+) -> None:
+    if not configs:
+        raise ValueError("configs is empty; pass at least one Config")
+    for config in configs:
+        if config.technique not in losses:
+            raise ValueError(
+                f"unknown technique {config.technique!r}; there are {', '.join(losses)}"
+            )
+        if not 0.0 < config.rate < float("inf"):
+            raise ValueError(f"rate must be positive, got {config}")
+        GroupwiseLoss(losses[config.technique], config.rho, config.lam)  # checks rho and lam
+    if epochs < 1 or batch < 1:
+        raise ValueError(f"epochs and batch_size must be positive, got {epochs} and {batch}")
+    outside = [e for e in keep if not 1 <= e <= epochs]
+    if outside:
+        raise ValueError(f"keep_epochs must be within 1..{epochs}, got {outside}")
+    n_groups = 1 + max(int(p.group.max(initial=0)) for p in (split.train, split.val, split.test))
+    for config in configs:
+        if isinstance(config.rho, tuple) and len(config.rho) < n_groups:
+            raise ValueError(f"the data has {n_groups} groups, but {config} has fewer weights")
+        if isinstance(config.rho, float | int) and n_groups > 2:
+            raise ValueError(f"the data has {n_groups} groups: {config} needs a weight for each")
+    for name, part in (("train", split.train), ("val", split.val), ("test", split.test)):
+        if not len(part.y):
+            raise ValueError(f"the {name} part of the split has no rows")
+        if not np.isfinite(part.X).all():
+            raise ValueError(f"the {name} part of the split has values that are not finite")
+        if min(part.y.min(), part.group.min()) < 0:
+            raise ValueError(f"the {name} part of the split has negative classes or groups")
+    absent = sorted(set(range(_n_classes(split))) - set(split.train.y.tolist()))
+    if absent:
+        raise ValueError(
+            f"class {absent[0]} has no training row; split with stratify=True, "
+            "or merge rare classes"
+        )
+
+
+def _n_classes(split: Split) -> int:
+    return 1 + max(
+        int(part.y.max()) for part in (split.train, split.val, split.test) if len(part.y)
+    )

@@ -1,0 +1,134 @@
+"""Measuring a stack of networks on the parts of a split, before and after temperatures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from equipoise.calibration import Problem, solve
+from equipoise.datasets import Part, Split
+from equipoise.metrics import METRICS, AuditTable, stacked_proportional_equality
+from equipoise.training._network import StackedMLP
+
+Floats = NDArray[np.float64]
+
+BOUNDS = (0.05, 20.0)
+
+CALIBRATIONS = ("", "_common", "_group")
+"""Suffixes of columns: the model's own probabilities, one temperature, one per group."""
+
+
+class Rows:
+    """Features, classes and groups of some rows, as tensors."""
+
+    def __init__(self, part: Part, device: str, dtype: torch.dtype) -> None:
+        self.X = torch.from_numpy(np.ascontiguousarray(part.X)).to(device, dtype)
+        self.y = torch.from_numpy(part.y).to(device)
+        self.group = torch.from_numpy(part.group).to(device)
+
+    def take(self, rows: Tensor) -> Rows:
+        """Return some of the rows."""
+        taken = object.__new__(Rows)
+        taken.X, taken.y, taken.group = self.X[rows], self.y[rows], self.group[rows]
+        return taken
+
+
+class Measure:
+    """Metrics of a chunk on the validation and test parts, before and after temperatures."""
+
+    def __init__(
+        self,
+        split: Split,
+        n_classes: int,
+        device: str,
+        dtype: torch.dtype,
+        measured: Sequence[str],
+        batch_size: int,
+    ) -> None:
+        self.batch_size = batch_size
+        self.parts = {name: getattr(split, name) for name in measured}
+        rows = {name: Rows(part, device, dtype) for name, part in self.parts.items()}
+        self.val = rows["val"]
+        self.X = torch.cat([r.X for r in rows.values()])
+        self.member = torch.cat([r.group for r in rows.values()])
+        self.sizes = [len(r.y) for r in rows.values()]
+        groups = [split.train.group, split.val.group, split.test.group]
+        self.n_groups = int(max(g.max(initial=0) for g in groups)) + 1
+        self.groups = tuple(range(self.n_groups))
+        self.labels = tuple(range(n_classes))
+        cell = split.train.group * n_classes + split.train.y
+        count = np.bincount(cell, minlength=self.n_groups * n_classes).reshape(-1, n_classes)
+        with np.errstate(invalid="ignore"):
+            self.rates = count / count.sum(1, keepdims=True)
+        self.start: tuple[Any, Any] = (1.0, 1.0)
+
+    def __call__(self, network: StackedMLP) -> tuple[dict[str, Floats], Tensor]:
+        """Return the columns, each (config,), and which configurations are finite."""
+        # in slices the size of a batch, whose buffers are in the cache
+        slices = [network.forward(x) for x in torch.split(self.X, self.batch_size)]
+        logits = torch.cat(slices, dim=1).double()
+        finite = torch.isfinite(logits).all(-1).all(-1)
+        logits = torch.where(finite[:, None, None], logits, 0.0)
+        by_part = dict(zip(self.parts, torch.split(logits, self.sizes, dim=1), strict=True))
+        common, own = self._temperatures(by_part["val"])
+        found = {"temperature": common[:, 0].cpu().numpy()}
+        for g in self.groups:
+            found[f"temperature_{g}"] = own[:, g].cpu().numpy()
+        for name, z in by_part.items():
+            found[f"{name}_dead"] = (z == 0).all(-1).double().mean(-1).cpu().numpy()
+        # all rows and all three calibrations at once: at these sizes calls cost more than numbers;
+        # and with the classes first, because softmax over a last axis of two is slow
+        z = logits.movedim(-1, 0).contiguous()
+        prob = torch.cat([z, z / common, z / own[:, self.member]], dim=1).softmax(0)
+        return found | self._figures(prob.cpu().numpy()), finite
+
+    def _temperatures(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        rows = self.val
+        whole = Problem.of(z, rows.y, None, 1.0 / BOUNDS[0])
+        common = solve(whole, BOUNDS, self.start[0]).temperature
+        split = whole.divided(rows.group, self.n_groups)
+        own = solve(split, BOUNDS, self.start[1]).temperature
+        self.start = (common, own)  # the next epoch's are close by
+        return common.unsqueeze(-1), own.reshape(len(z), self.n_groups)
+
+    def _figures(self, prob: Floats) -> dict[str, Floats]:
+        """Measure (class, calibration x config, row), the rows of all parts one after another."""
+        parts, n_groups = list(self.parts.values()), self.n_groups
+        y = np.concatenate([part.y for part in parts])
+        # a group of each part, so that one table holds all parts
+        group = np.concatenate([part.group + i * n_groups for i, part in enumerate(parts)])
+        known: dict[str, Any] = {
+            "groups": tuple(range(len(parts) * n_groups)),
+            "labels": self.labels,
+        }
+        sums = ["bins", "rates", "scores", "decisions", "hits"]
+        fifteen = AuditTable.from_stack(prob, y, group, n_bins=15, parts=sums, **known)
+        ten = AuditTable.from_stack(prob, y, group, n_bins=10, parts=["bins"], **known)
+        found = {}
+        for i, name in enumerate(self.parts):
+            own = slice(i * n_groups, (i + 1) * n_groups)
+            table, tens = fifteen.only(own), ten.only(own)
+            pooled = table.pooled()
+            by_metric = {
+                "ece15": METRICS["ece"].of(pooled)[:, 0],
+                "ece10": METRICS["ece"].of(tens.pooled())[:, 0],
+                "log_loss": METRICS["log_loss"].of(pooled)[:, 0],
+                "pe": stacked_proportional_equality(table, self.rates, "stochastic"),
+            }
+            for g, values in zip(self.groups, METRICS["ece"].of(table).T, strict=True):
+                by_metric[f"ece15_{g}"] = values
+            for metric, values in by_metric.items():
+                for how, each in zip(CALIBRATIONS, np.split(values, 3), strict=True):
+                    found[f"{name}{how}_{metric}"] = each
+            # temperatures change neither of these
+            configs = prob.shape[1] // 3
+            found[f"{name}_accuracy"] = METRICS["accuracy"].of(pooled)[:configs, 0]
+            found[f"{name}_pe_deterministic"] = stacked_proportional_equality(
+                table, self.rates, "deterministic"
+            )[:configs]
+        return found
