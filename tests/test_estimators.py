@@ -67,7 +67,12 @@ def test_it_is_the_engine_with_one_configuration():
     assert len(split.val.y) == 38
     config = Config("dca", (0.7, 0.3), 3.0, int(seeds[1]), 1e-3)
     result = train_stack(
-        split, [config], epochs=4, hidden=(16,), split_seed=int(seeds[2]), keep_epochs=(4,)
+        split,
+        [config],
+        max_epochs=4,
+        hidden_layer_sizes=(16,),
+        split_seed=int(seeds[2]),
+        keep_epochs=(4,),
     )
     for (weight, bias), (w, b) in zip(model.layers_, result.layers[4][0], strict=True):
         np.testing.assert_array_equal(weight, w.numpy())

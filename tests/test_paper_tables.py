@@ -39,7 +39,7 @@ from equipoise.paper._tables._table import Table
 from equipoise.paper._tables._volumes import _share
 from test_paper import SWEEP, finish
 
-OTHERS = [t for t in SWEEP.techniques if t != "ce"]
+OTHERS = [t for t in SWEEP.loss if t != "ce"]
 REPLICAS = [t for t in OTHERS if t != "mmce-w"]
 
 
@@ -51,7 +51,7 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def raw(store):
-    return oracle.Raw(store[0], SWEEP.techniques)
+    return oracle.Raw(store[0], SWEEP.loss)
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def test_table3_as_published(digest, raw):
             before = min(oracle.measured(r, "test", metric) for r in rows)
             after = min(oracle.measured(r, "test", metric, "group") for r in rows)
             exact.append(100 * (before - after) / before)
-            own = slice(i * SWEEP.epochs, (i + 1) * SWEEP.epochs)
+            own = slice(i * SWEEP.max_epochs, (i + 1) * SWEEP.max_epochs)
             before, after = (
                 min(map(float, digest.recipe[f"test{how}_{metric}"][own]))
                 for how in ("", "_recipe")
@@ -227,7 +227,7 @@ def test_as_it_should_be(digest, raw, name):
 
 def test_volumes(digest, raw):
     table = tables.volumes([digest])
-    for i, technique in enumerate(SWEEP.techniques):
+    for i, technique in enumerate(SWEEP.loss):
         row = cells(table, i)
         assert row["technique"] == technique.upper()
         for calibration, name in (("none", "as published"), ("group", "as published, hybrid")):
@@ -316,7 +316,7 @@ def construct(
                 factor = 0.05 if t in best else 1.5 if t in worse else 1.0
                 pe, ece = (factor * value for value in plain)
                 row = {
-                    "technique": t,
+                    "loss": t,
                     "rho": np.nan,
                     "lam": np.nan,
                     "split_seed": s,
@@ -358,7 +358,7 @@ def construct(
         steps[f"test_recipe_{metric}"] = np.full(5, base * recipe)
     facts = {
         "dataset": dataset,
-        "sweep": {"seeds": seeds, "techniques": list(TECHNIQUES), "epochs": 1},
+        "sweep": {"seeds": seeds, "loss": list(TECHNIQUES), "max_epochs": 1},
         "runs": dict.fromkeys(TECHNIQUES, 1),
         "data": {"rows": 9, "columns": 2, "a1": 0.5, "y1_a0": 0.5, "y1_a1": 0.5},
         "best_test_accuracy": 0.8,
@@ -440,12 +440,12 @@ def test_noise_is_hardly_ever_taken_for_a_finding(cases, share):
 def test_a_gain_that_is_too_small_does_not_hold():
     digests = several(better=("mmce",), worse=())
     for d in digests:
-        rows = d.choices["technique"] == "mmce"
+        rows = d.choices["loss"] == "mmce"
         for name in ("test_pe", "score"):
             d.choices[name][rows] *= 10.0  # half of cross-entropy's
     assert verdicts(digests)[GAIN] == (NOT, NOT)
     for d in digests[:4]:
-        rows = d.choices["technique"] == "mmce"
+        rows = d.choices["loss"] == "mmce"
         for name in ("test_pe", "score"):
             d.choices[name][rows] /= 10.0
     assert verdicts(digests)[GAIN] == (PART, PART)
@@ -684,7 +684,7 @@ def spoilt(digest, what):
         points = {k: v[:0] for k, v in d.frontiers.items()}
         return dataclasses.replace(d, choices=choices, frontiers=points)
     if what == "one technique":
-        keep = np.isin(d.choices["technique"], ["ce", "ls"]) | (d.choices["reading"] != "validated")
+        keep = np.isin(d.choices["loss"], ["ce", "ls"]) | (d.choices["reading"] != "validated")
         return dataclasses.replace(d, choices={k: v[keep] for k, v in d.choices.items()})
     value = {"nan": np.nan, "inf": np.inf, "zero": 0.0}[what]
     for name in ("test_pe", "test_pe_deterministic", "test_ece15", "test_ece10"):
@@ -721,7 +721,7 @@ def test_what_is_not_there(digest, what):
 def test_infinite_deterministic_pe(digest):
     """Cross-entropy never predicts a class for a group: no percentage, but no crash."""
     d = copy.deepcopy(digest)
-    rows = (d.choices["technique"] == "ce") & (d.choices["objective"] == "pe_deterministic")
+    rows = (d.choices["loss"] == "ce") & (d.choices["objective"] == "pe_deterministic")
     d.choices["test_pe_deterministic"][rows & (d.choices["split_seed"] == 0)] = np.inf
     change = tables.published_change(d, "table6", "mdca")
     assert np.isnan(change[0, 0])
@@ -834,7 +834,7 @@ def test_figures(digest, hybrid):
     form = r">([A-Z][A-Z*-]*(?:_ts)?)(?: \(right: (\d) of 3 splits\))?</text>"
     said = dict(re.findall(form, svg.decode()))
     labels, expected = set(said), set()
-    for t in SWEEP.techniques:
+    for t in SWEEP.loss:
         for calibration in ("none", "group") if hybrid else ("none",):
             chosen = digest.best(t, "validated", "balanced", calibration, controls=4)
             if len(digest.frontier(t, "published", calibration)) or any(chosen):
@@ -851,7 +851,7 @@ def test_what_the_figures_show(digest, raw):
     bars = dict(zip(*reversed(right.get_legend_handles_labels()), strict=True))
     assert bars.pop("PE of the labels").get_xdata()[0] == near(np.mean(label_oracles()))
     partly = 0
-    for t in SWEEP.techniques:
+    for t in SWEEP.loss:
         for calibration in ("none", "group"):
             name, metrics = shown(t, calibration), ("pe", "ece15")
             front = {

@@ -26,8 +26,8 @@ from equipoise.training import Config, GroupwiseMLPClassifier, train_stack
 
 SMALL = {
     "lam": (1.0, 5.0),
-    "seeds": 2,
-    "epochs": 3,
+    "n_seeds": 2,
+    "max_epochs": 3,
     "hidden_layer_sizes": (8,),
     "learning_rate": 0.01,
 }
@@ -73,9 +73,7 @@ def plain_points(f):
             "pe": np.mean(f.columns[f"{prefix}_pe"][i, :, epoch]),
             "ece": np.mean(f.columns[f"{prefix}_ece15"][i, :, epoch]),
         }
-        rows.append(
-            {"technique": trial.technique, "how": how or "none", "epoch": epoch + 1, **mean}
-        )
+        rows.append({"loss": trial.loss, "how": how or "none", "epoch": epoch + 1, **mean})
     best = max(r["accuracy"] for r in rows)
     return [r | {"in": r["accuracy"] > best - 0.05} for r in rows]
 
@@ -85,7 +83,7 @@ def plain_points(f):
 def test_choice_equals_a_plain_loop(seed, objective):
     f = found(seed)
     rows = plain_points(f)
-    ce = [r for r in rows if r["in"] and r["technique"] == "ce"]
+    ce = [r for r in rows if r["in"] and r["loss"] == "ce"]
     units = [np.median([r[m] for r in ce]) for m in ("pe", "ece")]
     scores = {
         "pe": lambda r: r["pe"],
@@ -94,8 +92,8 @@ def test_choice_equals_a_plain_loop(seed, objective):
     }
     expected = min((r for r in rows if r["in"]), key=scores[objective])
     chosen = f.choice(objective, 0.05)
-    assert (chosen["technique"], chosen["calibrate"], chosen["epoch"]) == (
-        expected["technique"],
+    assert (chosen["loss"], chosen["calibrate"], chosen["epoch"]) == (
+        expected["loss"],
         expected["how"],
         expected["epoch"],
     )
@@ -149,7 +147,7 @@ def test_interval_of_one_split_is_unknown():
     ("shift", "words"),
     [
         (-0.3, "mmce beats cross-entropy"),
-        (0.0, "No technique clearly beats"),
+        (0.0, "No loss clearly beats"),
         (0.5, "the choice is cross-entropy itself"),
     ],
 )
@@ -195,13 +193,13 @@ def test_the_grid(fitted):
     share = np.array([(a == "f").mean(), (a == "m").mean()])
     wanted = [tuple((1 - t) / 2 + t * share) for t in (0, 0.5, 1)]
     for name, lams in (("ls", [1.0]), ("mmce", [1.0, 5.0])):
-        own = [(t.rho, t.lam) for t in trials if t.technique == name]
+        own = [(t.rho, t.lam) for t in trials if t.loss == name]
         assert len(own) == 3 * len(lams)
         for rho, lam in itertools.product(wanted, lams):
             assert any(lam == q and r == pytest.approx(rho) for r, q in own)
     # cross-entropy has as many runs as the technique with the most, and comes first
-    assert [t.control for t in trials if t.technique == "ce"] == list(range(6))
-    assert [t.technique for t in trials[:6]] == ["ce"] * 6
+    assert [t.control for t in trials if t.loss == "ce"] == list(range(6))
+    assert [t.loss for t in trials[:6]] == ["ce"] * 6
 
 
 def test_figures_are_those_of_the_engine(fitted):
@@ -215,14 +213,18 @@ def test_figures_are_those_of_the_engine(fitted):
         cut = search_module.split_rows(len(y), seed + s, members * 2 + y)
         mean, scale = X[cut[0]].mean(0), X[cut[0]].std(0)
         parts = [Part(((X[r] - mean) / scale).astype(np.float32), y[r], members[r], r) for r in cut]
-        i = next(k for k, t in enumerate(trials) if t.technique == "mmce")
+        i = next(k for k, t in enumerate(trials) if t.loss == "mmce")
         config = Config("mmce", trials[i].rho, trials[i].lam, int(inits[s, 0]), 0.01)
         alone = train_stack(
-            Split(*parts, None), [config], epochs=3, hidden=(8,), split_seed=seed + s
+            Split(*parts, None),
+            [config],
+            max_epochs=3,
+            hidden_layer_sizes=(8,),
+            split_seed=seed + s,
         )
         own = frame[
             (frame["split"] == s)
-            & (frame["technique"] == "mmce")
+            & (frame["loss"] == "mmce")
             & (frame["lam"] == trials[i].lam)
             & (frame["rho"].map(lambda r, i=i: r == trials[i].rho))
         ]
@@ -232,9 +234,9 @@ def test_figures_are_those_of_the_engine(fitted):
 
 def test_select_gives_a_model_of_the_choice(fitted):
     search, X, _, a = fitted
-    model = search.select("ece", 1.0, technique="mmce")
+    model = search.select("ece", 1.0, loss="mmce")
     choice = model.choice_
-    assert choice["technique"] == "mmce" == model.loss
+    assert choice["loss"] == "mmce" == model.loss
     assert model.max_epochs == choice["epoch"]
     assert model.n_iter_ == choice["epoch"]
     assert model.rho == dict(zip(["f", "m"], choice["rho"], strict=True))
@@ -277,7 +279,7 @@ def test_more_classes_groups_and_string_labels():
     search.fit(X, names, sensitive_features=a)
     assert search.groups_ == [("f", False), ("f", True), ("m", False), ("m", True)]
     assert search.classes_.tolist() == ["low", "mid", "top"]
-    rhos = {t.rho for t in search._found.trials if t.technique == "mmce-w"}
+    rhos = {t.rho for t in search._found.trials if t.loss == "mmce-w"}
     share = tuple(np.mean([tuple(v) == g for v in a.to_numpy()]) for g in search.groups_)
     np.testing.assert_allclose(sorted(rhos), sorted([(0.25,) * 4, share]))
     assert search.predict_proba(X, sensitive_features=a).shape == (600, 3)
@@ -287,7 +289,7 @@ def test_small_groups():
     X, y, a = people(500)
     a = a.astype(object)
     a[:9], a[9:14] = "x", "y"
-    options = {"techniques": ("ce", "mmce"), **SMALL, "calibrate": ("group",)}
+    options = {"loss": ("ce", "mmce"), **SMALL, "calibrate": ("group",)}
     with pytest.raises(ValueError, match=r"'x' \(9 rows\), 'y' \(5 rows\).*small_groups='pool'"):
         FrontierSearch(small_groups="error", **options).fit(X, y, sensitive_features=a)
     with pytest.warns(UserWarning, match="pooled into one"):
@@ -328,7 +330,7 @@ def test_sensitive_columns(kind):
 
 def test_cv_makes_the_splits():
     X, y, a = people(300)
-    search = FrontierSearch(("ce",), cv=3, **{**SMALL, "seeds": 1})
+    search = FrontierSearch(("ce",), cv=3, **{**SMALL, "n_seeds": 1})
     assert search.fit(X, y, sensitive_features=a)._found.splits == 3
 
 
@@ -367,11 +369,11 @@ def test_interrupt_keeps_what_is_done(monkeypatch):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"techniques": ("ce", "svm")}, "unknown technique 'svm'; there are ce"),
-        ({"techniques": ()}, "at least one"),
+        ({"loss": ("ce", "svm")}, "unknown loss 'svm'; there are ce"),
+        ({"loss": ()}, "at least one"),
         ({"lam": ()}, "at least one"),
-        ({"seeds": 0}, "seeds must be at least 1"),
-        ({"epochs": 0}, "epochs must be at least 1"),
+        ({"n_seeds": 0}, "n_seeds must be at least 1"),
+        ({"max_epochs": 0}, "max_epochs must be at least 1"),
         ({"calibrate": ("each",)}, "calibrate must list"),
         ({"calibrate": ()}, "calibrate must list"),
         ({"slack": 0.0}, "slack must be positive"),
@@ -402,7 +404,7 @@ def test_not_fitted_and_not_refitted():
 
 @pytest.mark.filterwarnings("ignore:.*too few to hold any out")
 @parametrize_with_checks(
-    [FrontierSearch(("ce", "mmce"), lam=(1.0,), seeds=1, epochs=20, learning_rate=0.01)]
+    [FrontierSearch(("ce", "mmce"), lam=(1.0,), n_seeds=1, max_epochs=20, learning_rate=0.01)]
 )
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
@@ -421,8 +423,19 @@ def table(tmp_path):
     return path
 
 
-OPTIONS = ["--target", "paid", "--group", "sex", "--seeds", "2", "--epochs", "3", "--lam", "1"]
-OPTIONS += ["--technique", "ce", "--technique", "mmce"]
+OPTIONS = [
+    "--target",
+    "paid",
+    "--group",
+    "sex",
+    "--n-seeds",
+    "2",
+    "--max-epochs",
+    "3",
+    "--lam",
+    "1",
+]
+OPTIONS += ["--loss", "ce", "--loss", "mmce"]
 
 
 def test_command(table, tmp_path):
@@ -436,7 +449,7 @@ def test_command(table, tmp_path):
     frontier = pd.read_csv(out / "frontier.csv")
     results = pd.read_parquet(out / "results.parquet")
     assert len(results) == 6 * 2 * 3
-    assert set(frontier["technique"]) <= {"ce", "mmce"}
+    assert set(frontier["loss"]) <= {"ce", "mmce"}
     predictions = tmp_path / "predictions.csv"
     model = str(out / "model.safetensors")
     again = CliRunner().invoke(main, ["predict", model, str(table), "--out", str(predictions)])
@@ -444,7 +457,7 @@ def test_command(table, tmp_path):
     assert pd.read_csv(predictions)["prob_yes"].between(0, 1).all()
     choice = GroupwiseMLPClassifier.load(model).extra_["choice"]
     assert json.dumps(choice)
-    assert choice["technique"] in ("ce", "mmce")
+    assert choice["loss"] in ("ce", "mmce")
     refused = CliRunner().invoke(main, arguments)
     assert refused.exit_code == 2
     assert "pass --force" in refused.output

@@ -78,7 +78,7 @@ def _or_none(_ctx: click.Context, _param: click.Parameter, text: str) -> str | N
     "--lam", type=click.FloatRange(min=0), default=2.0, help="Strength of the calibration term."
 )
 @click.option(
-    "--hidden",
+    "--hidden-layer-sizes",
     "hidden_layer_sizes",
     default="128,64",
     callback=_sizes,

@@ -42,7 +42,7 @@ CALIBRATIONS = {"none": "", "group": "_group"}
 READ = ("accuracy", "pe", "pe_deterministic", "ece15", "ece10", "dead")
 """What is read on the test set where something was chosen."""
 
-RUN = ("technique", "rho", "lam", "split_seed", "seed")
+RUN = ("loss", "rho", "lam", "split_seed", "seed")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Digest:
     @property
     def techniques(self) -> list[str]:
         """The techniques that are compared with cross-entropy."""
-        return [t for t in self.facts["sweep"]["techniques"] if t != "ce"]
+        return [t for t in self.facts["sweep"]["loss"] if t != "ce"]
 
     @property
     def replicas(self) -> list[str]:
@@ -112,7 +112,7 @@ class Digest:
         """
         table = self.choices
         rows = (
-            (table["technique"] == technique)
+            (table["loss"] == technique)
             & (table["reading"] == reading)
             & (table["objective"] == objective)
             & (table["calibration"] == calibration)
@@ -142,7 +142,7 @@ class Digest:
         """Return the (PE, ECE) of the points of a frontier, (point, 2), on test or val."""
         table = self.frontiers
         rows = (
-            (table["technique"] == technique)
+            (table["loss"] == technique)
             & (table["reading"] == reading)
             & (table["calibration"] == calibration)
         )
@@ -227,7 +227,7 @@ class _Runs:
     """All runs of a sweep: attributes (run,), columns (run, epoch)."""
 
     def __init__(self, store: Store, parts: Sequence[RunPart]) -> None:
-        self.epochs = store.sweep.epochs
+        self.epochs = store.sweep.max_epochs
         names = [
             f"{part}_{m}" for part in ("val", "test") for m in ("accuracy", "pe_deterministic")
         ]
@@ -298,7 +298,7 @@ def _choices(runs: _Runs, seed: int) -> Iterator[dict[str, Any]]:
     own, within = np.flatnonzero(split), runs.within("val", split)
     allowed = within[own]
     # a hybrid's too: both are in units of plain cross-entropy
-    units = runs.medians(split & (runs.run["technique"] == "ce"), within, "val")
+    units = runs.medians(split & (runs.run["loss"] == "ce"), within, "val")
     for calibration, how in CALIBRATIONS.items():
         names = {"pe": f"{how}_pe", "ece": f"{how}_ece15"}
         if not how:
@@ -335,8 +335,8 @@ def _choices(runs: _Runs, seed: int) -> Iterator[dict[str, Any]]:
 def _published_frontiers(runs: _Runs) -> Iterator[dict[str, Any]]:
     """Pool all seeds of a technique, as the paper's figures do; cross-entropy with one run each."""
     allowed = runs.within("test", runs.control == 0)
-    for technique in dict.fromkeys(runs.run["technique"]):
-        rows, epochs = np.nonzero(allowed & (runs.run["technique"] == technique)[:, None])
+    for technique in dict.fromkeys(runs.run["loss"]):
+        rows, epochs = np.nonzero(allowed & (runs.run["loss"] == technique)[:, None])
         for calibration, how in CALIBRATIONS.items():
             yield _frontier(runs, rows, epochs, "test", how) | {
                 "reading": "published",
@@ -349,8 +349,8 @@ def _validated_frontiers(runs: _Runs) -> Iterator[dict[str, Any]]:
     """Take the frontier of each split on validation; its points are read on the test set."""
     budgets = sorted(
         {
-            int(((runs.run["technique"] == t) & (runs.run["split_seed"] == s)).sum())
-            for t in set(runs.run["technique"])
+            int(((runs.run["loss"] == t) & (runs.run["split_seed"] == s)).sum())
+            for t in set(runs.run["loss"])
             for s in set(runs.run["split_seed"].tolist())
         }
         | {1}
@@ -358,9 +358,9 @@ def _validated_frontiers(runs: _Runs) -> Iterator[dict[str, Any]]:
     for seed in dict.fromkeys(runs.run["split_seed"].tolist()):
         own = runs.run["split_seed"] == seed
         allowed = runs.within("val", own)
-        for technique in dict.fromkeys(runs.run["technique"]):
+        for technique in dict.fromkeys(runs.run["loss"]):
             for controls in budgets if technique == "ce" else [1]:
-                some = (runs.run["technique"] == technique) & own
+                some = (runs.run["loss"] == technique) & own
                 if technique == "ce":
                     some &= runs.control < controls
                 rows, epochs = np.nonzero(allowed & some[:, None])
@@ -383,7 +383,7 @@ def _frontier(
 
 
 def _facts(runs: _Runs, store: Store, parts: Sequence[RunPart], data: Dataset) -> dict[str, Any]:
-    sweep, technique = store.sweep, runs.run["technique"]
+    sweep, technique = store.sweep, runs.run["loss"]
     usual, ce = runs.control == 0, technique == "ce"
     splits = {}
     for seed in sweep.seeds:
@@ -422,7 +422,7 @@ def _facts(runs: _Runs, store: Store, parts: Sequence[RunPart], data: Dataset) -
         "slack": SLACK,
         "runs": {
             t: int(((technique == t) & (runs.run["split_seed"] == sweep.seeds[0])).sum())
-            for t in sweep.techniques
+            for t in sweep.loss
         },
         "data": {
             "fingerprint": store.data,
@@ -438,10 +438,10 @@ def _facts(runs: _Runs, store: Store, parts: Sequence[RunPart], data: Dataset) -
         "diverged": int(runs.columns["diverged"][:, -1].sum()),
         # share of epochs whose deterministic PE is infinite: a class is never predicted for a group
         "infinite_pe_deterministic": {
-            t: float(infinite[technique == t].mean()) for t in sweep.techniques
+            t: float(infinite[technique == t].mean()) for t in sweep.loss
         },
         # share of runs that end with logits of 0 on most test rows
-        "dead": {t: float((dead[technique == t, -1] > 0.5).mean()) for t in sweep.techniques},
+        "dead": {t: float((dead[technique == t, -1] > 0.5).mean()) for t in sweep.loss},
         "versions": _made_with([versions(store.path(part.key)) for part in parts]),
     }
 

@@ -63,7 +63,7 @@ def pareto_figure(digest: Digest, *, hybrid: bool) -> Figure:
     """
     figure = blank_figure(figsize=(11, 4.6), layout="constrained")
     left, right = figure.subplots(1, 2)
-    most = max(digest.budget(t) for t in digest.facts["sweep"]["techniques"])
+    most = max(digest.budget(t) for t in digest.facts["sweep"]["loss"])
     _published(left, digest, hybrid)
     _validated(right, digest, hybrid, most)
     for axes in (left, right):

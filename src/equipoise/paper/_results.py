@@ -132,8 +132,8 @@ def _page(
         "Without `--data` the files are fetched; with another `--out` these stay as they are.",
         "",
         f"{counted(len(digests), 'dataset')} ({', '.join(d.dataset for d in digests)}), "
-        f"{runs:,} runs, "
-        f"{digests[0].facts['sweep']['epochs']} epochs each; made with {', '.join(sorted(made))}.",
+        f"{runs:,} runs, {digests[0].facts['sweep']['max_epochs']} epochs each; "
+        f"made with {', '.join(sorted(made))}.",
         *(["", f"**Not there yet: {', '.join(absent)}.**"] if absent else []),
         "",
         "Two readings of every result. *As published*: configuration and epoch are chosen on the",

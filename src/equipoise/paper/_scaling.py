@@ -37,12 +37,12 @@ def recipe_files(
         files[seed] = Path(folder) / "recipe" / f"{key}.parquet"
     missing = [s for s, path in files.items() if not path.exists() or is_damaged(path, path.stem)]
     if missing:
-        with Bar(progress, sweep.epochs * len(missing), len(missing), "recipe") as advance:
+        with Bar(progress, sweep.max_epochs * len(missing), len(missing), "recipe") as advance:
             for seed in missing:
                 path = files[seed]
                 path.parent.mkdir(exist_ok=True)
                 replace_file(path, encode(by_recipe(data, sweep, seed), path.stem))
-                advance(sweep.epochs)
+                advance(sweep.max_epochs)
     return list(files.values())
 
 
@@ -71,13 +71,13 @@ def _by_recipe(data: Dataset, sweep: Sweep, seed: int) -> pa.Table:
         split,
         [_config(sweep, seed)],
         batch_size=sweep.batch_size,
-        hidden=sweep.hidden,
+        hidden_layer_sizes=sweep.hidden_layer_sizes,
         output_relu=sweep.output_relu,
         split_seed=seed,
     ):
         for name, rows in X.items():
             logits[name].append(epoch.network.forward(rows)[0].double())
-        if epoch.number == sweep.epochs:
+        if epoch.number == sweep.max_epochs:
             break
     # the epochs are a stack of configurations here: all are scaled at once
     z = {name: torch.stack(values) for name, values in logits.items()}
@@ -89,10 +89,13 @@ def _by_recipe(data: Dataset, sweep: Sweep, seed: int) -> pa.Table:
         table = _table(_softmax(z["val"].numpy(), t, val), val, n_groups, 15, ["bins"])
         return METRICS["ece"].of(table.pooled())[:, 0]
 
-    found, _, _ = paper_temperatures(problem, ece, len(val.y), sweep.epochs)
+    found, _, _ = paper_temperatures(problem, ece, len(val.y), sweep.max_epochs)
     before = _figures(z["test"].numpy(), np.ones_like(found), test, split)
     after = _figures(z["test"].numpy(), found, test, split)
-    columns = {"split_seed": np.full(sweep.epochs, seed), "epoch": 1 + np.arange(sweep.epochs)}
+    columns = {
+        "split_seed": np.full(sweep.max_epochs, seed),
+        "epoch": 1 + np.arange(sweep.max_epochs),
+    }
     columns |= {f"test_{name}": values for name, values in before.items()}
     columns |= {f"test_recipe_{name}": values for name, values in after.items()}
     columns |= {f"temperature_{g}": found[:, g] for g in range(n_groups)}
@@ -100,7 +103,7 @@ def _by_recipe(data: Dataset, sweep: Sweep, seed: int) -> pa.Table:
 
 
 def _config(sweep: Sweep, seed: int) -> Config:
-    return Config("ce", None, 1.0, seed, sweep.rate)
+    return Config("ce", None, 1.0, seed, sweep.learning_rate)
 
 
 def _softmax(z: Floats, t: Floats, part: Part) -> Floats:

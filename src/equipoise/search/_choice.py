@@ -15,7 +15,7 @@ Objective = Literal["balanced", "pe", "ece"]
 OBJECTIVES = ("balanced", "pe", "ece")
 
 BASELINE = "ce"
-"""The technique whose medians are the unit of the balanced score."""
+"""The loss whose medians are the unit of the balanced score."""
 
 TOLERANCE = 1e-9
 """Differences of accuracy closer than this to the slack equal it."""

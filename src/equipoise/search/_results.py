@@ -30,7 +30,7 @@ METRICS = ("accuracy", "pe", "ece", "log_loss", "pe_deterministic")
 class Trial:
     """A configuration of a search; `control` counts runs of cross-entropy from other weights."""
 
-    technique: str
+    loss: str
     rho: tuple[float, ...] | None
     lam: float
     control: int = 0
@@ -81,7 +81,7 @@ class Tradeoffs:
             return np.asarray(column[index])
 
         return {
-            "technique": of([t.technique for t in self.trials], trial),
+            "loss": of([t.loss for t in self.trials], trial),
             "rho": of([t.rho for t in self.trials], trial),
             "lam": np.array([t.lam for t in self.trials])[trial],
             "control": np.array([t.control for t in self.trials])[trial],
@@ -97,16 +97,14 @@ class Tradeoffs:
         found["point"] = np.arange(len(found["epoch"]))
         return found
 
-    def choice(
-        self, objective: Objective, slack: float, technique: str | None = None
-    ) -> dict[str, Any]:
+    def choice(self, objective: Objective, slack: float, loss: str | None = None) -> dict[str, Any]:
         """Return the row of `table` that is best on validation, as `equipoise.search.select`."""
         table = self.table()
         table["val_ece15"] = table["val_ece"]  # select knows the ECE by its bins
         if np.isnan(table["val_pe"]).all():  # without groups there is no PE
             table["val_pe"] = np.zeros(len(table["val_pe"]))
             objective = objective if callable(objective) else "ece"
-        row = select(table, slack, objective, technique=technique)  # type: ignore[arg-type]
+        row = select(table, slack, objective, loss=loss)  # type: ignore[arg-type]
         del row["val_ece15"]
         return row
 
@@ -147,24 +145,24 @@ class Tradeoffs:
     def verdict(self, objective: Objective, slack: float) -> tuple[str, dict[str, Any]]:
         """Say whether the choice beats that of cross-entropy on test, with the numbers."""
         chosen = self.choice(objective, slack)
-        name = chosen["technique"]
+        name = chosen["loss"]
         if name == "ce":
             return (
-                "No technique beats cross-entropy given as many runs: on validation the choice is "
+                "No loss beats cross-entropy given as many runs: on validation the choice is "
                 "cross-entropy itself.",
-                {"technique": name},
+                {"loss": name},
             )
         try:
             control = self.choice(objective, slack, "ce")
         except ValueError:
             return (
                 f"{name} was chosen; cross-entropy has nothing within the slack to compare with.",
-                {"technique": name},
+                {"loss": name},
             )
         ours, theirs = (self._test_scores(row, objective, slack) for row in (chosen, control))
         low, high = interval(theirs - ours)
         numbers = {
-            "technique": name,
+            "loss": name,
             "score": float(ours.mean()),
             "control_score": float(theirs.mean()),
             "difference": float((theirs - ours).mean()),
@@ -180,7 +178,7 @@ class Tradeoffs:
         if low > 0:
             return f"{name} beats cross-entropy given as many runs: {detail}", numbers
         return (
-            f"No technique clearly beats cross-entropy given as many runs: {name} has {detail}",
+            f"No loss clearly beats cross-entropy given as many runs: {name} has {detail}",
             numbers,
         )
 
@@ -197,7 +195,7 @@ class Tradeoffs:
         if objective == "pe":
             return test["pe"]
         table = self.table()
-        ce = (table["technique"] == "ce") & within_slack(table["val_accuracy"], slack)
+        ce = (table["loss"] == "ce") & within_slack(table["val_accuracy"], slack)
         ce &= np.isfinite(table["val_pe"]) & np.isfinite(table["val_ece"])
         pe, ece = (float(np.median(table[f"val_{m}"][ce])) for m in ("pe", "ece"))
         return np.asarray(test["pe"] / pe + test["ece"] / ece)

@@ -53,7 +53,7 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    techniques
+    loss
         "all", or some of `equipoise.training.LOSSES`.
     rho
         Weights of the groups in the loss. "auto": from equal weights to the groups' shares,
@@ -61,7 +61,7 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
         ("equal", "share", a number, a dict), or a list of these.
     lam
         Strengths of the calibration term.
-    seeds
+    n_seeds
         Number of splits, each with its own initial weights.
     slack
         Accuracy that may be given up: what is chosen is within this of the best.
@@ -70,12 +70,12 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
     objective
         What `predict` and `predict_proba` use: see `select`.
     control
-        Whether cross-entropy gets as many runs as a technique, from other initial weights. Without
+        Whether cross-entropy gets as many runs as a loss, from other initial weights. Without
         that, the best of many runs always looks better than the one it is compared with.
     cv
         Folds instead of random splits: a number or a scikit-learn splitter. Each fold is the test
         part once, and an eighth of the other rows validation.
-    epochs, hidden_layer_sizes, learning_rate, batch_size
+    max_epochs, hidden_layer_sizes, learning_rate, batch_size
         As in `GroupwiseMLPClassifier`; every epoch is a candidate.
     min_group_size, small_groups
         What to do with groups of fewer rows: "pool" them into one (a single one stays by itself),
@@ -108,7 +108,7 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
     >>> rng = np.random.default_rng(0)
     >>> X, a = rng.normal(size=(400, 3)), rng.choice(["f", "m"], 400)
     >>> y = (X[:, 0] + rng.normal(size=400) > 0).astype(int)
-    >>> search = FrontierSearch(("ce", "mmce"), lam=(1.0,), seeds=2, epochs=5)
+    >>> search = FrontierSearch(("ce", "mmce"), lam=(1.0,), n_seeds=2, max_epochs=5)
     >>> model = search.fit(X, y, sensitive_features=a).select("ece")
     >>> model.predict_proba(X[:2], sensitive_features=a[:2]).shape
     (2, 2)
@@ -116,17 +116,17 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        techniques: str | Sequence[str] = "all",
+        loss: str | Sequence[str] = "all",
         rho: Any = "auto",
         lam: Sequence[float] = (0.5, 2.0, 10.0),
         *,
-        seeds: int = 3,
+        n_seeds: int = 3,
         slack: float = 0.05,
         calibrate: Sequence[str | None] = (None, "group"),
         objective: Objective = "balanced",
         control: bool = True,
         cv: Any = None,
-        epochs: int = 50,
+        max_epochs: int = 50,
         hidden_layer_sizes: tuple[int, ...] = (128, 64),
         learning_rate: float = 1e-3,
         batch_size: int = 256,
@@ -140,16 +140,16 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
         progress: Callable[[int, int], None] | bool = False,
         random_state: Any = None,
     ) -> None:
-        self.techniques = techniques
+        self.loss = loss
         self.rho = rho
         self.lam = lam
-        self.seeds = seeds
+        self.n_seeds = n_seeds
         self.slack = slack
         self.calibrate = calibrate
         self.objective = objective
         self.control = control
         self.cv = cv
-        self.epochs = epochs
+        self.max_epochs = max_epochs
         self.hidden_layer_sizes = hidden_layer_sizes
         self.learning_rate = learning_rate
         self.batch_size = batch_size
@@ -207,12 +207,12 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
     def _check_params(self) -> None:
         from equipoise.training import LOSSES
 
-        unknown = [t for t in self._techniques() if t not in LOSSES]
+        unknown = [t for t in self._losses() if t not in LOSSES]
         if unknown:
-            raise ValueError(f"unknown technique {unknown[0]!r}; there are {', '.join(LOSSES)}")
-        if not self._techniques() or not len(self.lam):
-            raise ValueError("techniques and lam must name at least one each")
-        for name in ("seeds", "epochs", "batch_size"):
+            raise ValueError(f"unknown loss {unknown[0]!r}; there are {', '.join(LOSSES)}")
+        if not self._losses() or not len(self.lam):
+            raise ValueError("losses and lam must name at least one each")
+        for name in ("n_seeds", "max_epochs", "batch_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)!r}")
         bad = [c for c in self.calibrate if c not in (None, "common", "group")]
@@ -232,14 +232,14 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
         if self.time_limit is not None and not self.time_limit > 0:
             raise ValueError(f"time_limit must be positive seconds, got {self.time_limit!r}")
         within_slack(np.zeros(1), self.slack)
-        self._model("ce", None, 1.0, self.epochs, None)._check_params()
+        self._model("ce", None, 1.0, self.max_epochs, None)._check_params()
 
-    def _techniques(self) -> list[str]:
+    def _losses(self) -> list[str]:
         from equipoise.training import LOSSES
 
-        if isinstance(self.techniques, str):
-            return list(LOSSES) if self.techniques == "all" else [self.techniques]
-        return list(dict.fromkeys(self.techniques))
+        if isinstance(self.loss, str):
+            return list(LOSSES) if self.loss == "all" else [self.loss]
+        return list(dict.fromkeys(self.loss))
 
     def _pool(self, members: Ints) -> Ints:
         """Put groups below the minimum size together, by the policy."""
@@ -281,15 +281,15 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
 
         rhos = self._rhos(share)
         found = []
-        for name in self._techniques():
+        for name in self._losses():
             if name == "ce":
                 continue
             lams = [float(v) for v in self.lam] if LOSSES[name].added else [1.0]
             found += [Trial(name, rho, lam) for rho, lam in itertools.product(rhos, lams)]
-        # a search that is stopped has then tried some of every technique
+        # a search that is stopped has then tried some of every loss
         order = np.random.default_rng(0).permutation(len(found))
-        budget = max((sum(t.technique == n for t in found) for n in self._techniques()), default=1)
-        controls = max(1, budget) if self.control else int("ce" in self._techniques())
+        budget = max((sum(t.loss == n for t in found) for n in self._losses()), default=1)
+        controls = max(1, budget) if self.control else int("ce" in self._losses())
         return [
             *(Trial("ce", None, 1.0, j) for j in range(controls)),
             *(found[i] for i in order),
@@ -312,7 +312,7 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
     def _splits(self, X: Floats, y: Ints, group: Ints, seed: int) -> list[Split]:
         cells = group * len(self.classes_) + y
         if self.cv is None:
-            number = self.seeds if len(y) >= 8 else 0
+            number = self.n_seeds if len(y) >= 8 else 0
             cuts = [split_rows(len(y), seed + s, cells) for s in range(number)]
         else:
             cuts = []
@@ -342,7 +342,7 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
         inits = np.random.default_rng(seed).integers(2**31, size=(len(splits), most))
         columns: dict[str, Floats] = {}
         done, self.stopped_ = 0, False
-        total = len(trials) * len(splits) * self.epochs
+        total = len(trials) * len(splits) * self.max_epochs
         with Bar(self.progress, total, len(trials) * len(splits), "searching") as advance:
             try:
                 for block in np.array_split(np.arange(len(trials)), -(-len(trials) // BLOCK)):
@@ -363,7 +363,7 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
 
                         configs = [
                             Config(
-                                trials[i].technique,
+                                trials[i].loss,
                                 trials[i].rho,
                                 trials[i].lam,
                                 int(inits[s, trials[i].control]),
@@ -374,15 +374,15 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
                         result = train_stack(
                             split,
                             configs,
-                            epochs=self.epochs,
+                            max_epochs=self.max_epochs,
                             batch_size=self.batch_size,
-                            hidden=self._model("ce", None, 1.0, 1, None)._hidden(),
+                            hidden_layer_sizes=self._model("ce", None, 1.0, 1, None)._hidden(),
                             split_seed=seed + s,
                             chunk=chunk,
                             progress=step,
                         )
                         for name, values in result.columns.items():
-                            shape = (len(trials), len(splits), self.epochs)
+                            shape = (len(trials), len(splits), self.max_epochs)
                             columns.setdefault(name, np.full(shape, np.nan))[block, s] = values
                     done = int(block[-1]) + 1
             except (_Stopped, KeyboardInterrupt):
@@ -419,16 +419,16 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
         return self._tradeoffs().frontier(self.slack)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the frontier of each technique on validation, and the default choice."""
+        """Draw the frontier of each loss on validation, and the default choice."""
         from equipoise.plots import plot_frontier
 
         table = self._tradeoffs().table()
         allowed = within_slack(table["val_accuracy"], self.slack)
-        pairs = zip(table["technique"][allowed], table["calibrate"][allowed], strict=True)
+        pairs = zip(table["loss"][allowed], table["calibrate"][allowed], strict=True)
         points = np.column_stack([table["val_pe"], table["val_ece"]])
         return plot_frontier(
             points[allowed],
-            technique=[t if c == "none" else f"{t} + {c}" for t, c in pairs],
+            loss=[t if c == "none" else f"{t} + {c}" for t, c in pairs],
             chosen=points[self._found.choice(self.objective, self.slack)["point"]],
             ax=ax,
             xlabel="PE on validation",
@@ -442,7 +442,7 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
         objective: Objective | None = None,
         slack: float | None = None,
         *,
-        technique: str | None = None,
+        loss: str | None = None,
     ) -> GroupwiseMLPClassifier:
         """Choose on validation, and return the model, trained on all rows.
 
@@ -450,13 +450,13 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
         ----------
         objective
             "pe", "ece", "balanced" (their sum in units of cross-entropy's medians), or a function
-            that takes a row and returns a number, lower being better. The row has technique, rho,
+            that takes a row and returns a number, lower being better. The row has loss, rho,
             lam, calibrate, epoch, and val_accuracy, val_pe, val_ece, val_log_loss and
             val_pe_deterministic, averaged over the splits.
         slack
             How far below the best accuracy a row may be.
-        technique
-            Choose among the rows of this technique only.
+        loss
+            Choose among the rows of this loss only.
 
         Returns
         -------
@@ -465,13 +465,13 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
         row = self._tradeoffs().choice(
             self.objective if objective is None else objective,
             self.slack if slack is None else slack,
-            technique,
+            loss,
         )
         weights = None
         if row["rho"] is not None:
             weights = dict(zip(self.groups_, row["rho"], strict=True))
         how = None if row["calibrate"] == "none" else row["calibrate"]
-        model = self._model(row["technique"], weights, row["lam"], row["epoch"], how)
+        model = self._model(row["loss"], weights, row["lam"], row["epoch"], how)
         rows, own = self._rows, None
         if self.groups_:
             own = np.empty(len(self._members), object)
@@ -484,10 +484,10 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
         return model
 
     def _model(
-        self, technique: str, rho: Any, lam: float, epochs: int, calibrate: Any
+        self, loss: str, rho: Any, lam: float, epochs: int, calibrate: Any
     ) -> GroupwiseMLPClassifier:
         return GroupwiseMLPClassifier(
-            technique,
+            loss,
             rho,
             lam,
             hidden_layer_sizes=self.hidden_layer_sizes,

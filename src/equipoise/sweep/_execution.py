@@ -40,7 +40,7 @@ class Work:
     @property
     def steps(self) -> int:
         """Runs x epochs."""
-        return len(self.part.configs) * self.part.sweep.epochs
+        return len(self.part.configs) * self.part.sweep.max_epochs
 
     def done(self) -> bool:
         """Return whether the file is there."""
@@ -48,7 +48,7 @@ class Work:
 
     def keep(self, content: bytes, seconds: float) -> None:
         """Write the file."""
-        names = list(dict.fromkeys(c.technique for c in self.part.configs))
+        names = list(dict.fromkeys(c.loss for c in self.part.configs))
         self.store.write(
             self.part.key,
             content,
@@ -89,7 +89,7 @@ def run(
     work
         From `plan`, of one or more sweeps.
     losses
-        What each technique's name stands for.
+        What each loss's name stands for.
     engine
         "local": this machine's cores. "ray": a Ray cluster (extra `ray`).
     address
@@ -158,9 +158,9 @@ def compute(
     result = train_stack(
         data.split(part.seed, stratify=sweep.stratify),
         part.configs,
-        epochs=sweep.epochs,
+        max_epochs=sweep.max_epochs,
         batch_size=sweep.batch_size,
-        hidden=sweep.hidden,
+        hidden_layer_sizes=sweep.hidden_layer_sizes,
         output_relu=sweep.output_relu,
         split_seed=part.seed,
         workers=1,

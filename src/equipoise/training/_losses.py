@@ -220,7 +220,7 @@ LOSSES: Mapping[str, Loss] = {
 
 
 class GroupwiseLoss(nn.Module):
-    """The whole training loss of one technique, group-wise where `rho` is given.
+    """The whole training loss, group-wise where `rho` is given.
 
     dca, mdca, mmce and mmce-w are the plain batch mean of the cross entropy plus `lam` times the
     group-wise term; ls, fl and flsd are the group-wise term alone; ce is the plain mean.

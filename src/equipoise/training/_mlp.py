@@ -304,7 +304,7 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
             [config],
             n_classes=len(self.classes_),
             batch_size=self.batch_size,
-            hidden=tuple(int(n) for n in self._hidden()),
+            hidden_layer_sizes=tuple(int(n) for n in self._hidden()),
             split_seed=int(seeds[2]),
             measured=("val",),
         ):
