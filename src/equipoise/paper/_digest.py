@@ -26,8 +26,9 @@ from equipoise._files import replace_file
 from equipoise.datasets import Dataset
 from equipoise.metrics import GroupRates, pareto_mask, proportional_equality
 from equipoise.paper._published import NAMES
-from equipoise.search import balanced_score, within_slack
+from equipoise.search import balanced_score, baseline_medians, within_slack
 from equipoise.sweep import CONTROL_STEP, RunPart, Store, Sweep, encode, processor, versions
+from equipoise.training import PARTS, run_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +37,7 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 SLACK = 0.05
-CALIBRATIONS = {"none": "", "group": "_group"}
+CALIBRATIONS = {"none": None, "group": "group"}
 """The networks as they are, and hybrid: with one temperature per group."""
 
 READ = ("accuracy", "pe", "pe_deterministic", "ece15", "ece10", "dead")
@@ -228,16 +229,13 @@ class _Runs:
 
     def __init__(self, store: Store, parts: Sequence[RunPart]) -> None:
         self.epochs = store.sweep.max_epochs
-        names = [
-            f"{part}_{m}" for part in ("val", "test") for m in ("accuracy", "pe_deterministic")
-        ]
-        names += [
-            f"{part}{how}_{metric}"
-            for part in ("val", "test")
+        measured = [
+            run_column(part, metric, how)
+            for part in PARTS
             for how in CALIBRATIONS.values()
-            for metric in ("pe", "ece15", "ece10")
+            for metric in READ
         ]
-        names += ["test_dead", "diverged"]
+        names = [*dict.fromkeys(measured), "diverged"]
         sql = f"select {', '.join((*RUN, 'epoch', *names))} from runs"
         raw = store.query(sql, [part.key for part in parts]).fetchnumpy()
         shape = (-1, self.epochs)
@@ -257,25 +255,26 @@ class _Runs:
         values = self.columns[name]
         return np.where(np.isnan(values), np.inf, values)
 
-    def described(self, rows: NDArray[Any], epochs: NDArray[Any], how: str) -> dict[str, Any]:
+    def described(
+        self, rows: NDArray[Any], epochs: NDArray[Any], how: str | None
+    ) -> dict[str, Any]:
         """Return runs, epochs and what the test set says there."""
         found: dict[str, Any] = {name: values[rows] for name, values in self.run.items()}
         found["epoch"] = epochs + 1
         for metric in READ:
-            plain = metric in ("accuracy", "pe_deterministic", "dead")
-            name = f"test_{metric}" if plain else f"test{how}_{metric}"
-            found[f"test_{metric}"] = self.columns[name][rows, epochs]
+            values = self.columns[run_column("test", metric, how)]
+            found[run_column("test", metric)] = values[rows, epochs]
         return found
 
     def best_accuracy(self, part: str, own: Mask) -> float:
         """Return the best accuracy of some runs (run,), the controls not counted; nan of none."""
-        usual = self.columns[f"{part}_accuracy"][own & (self.control == 0)]
+        usual = self.columns[run_column(part, "accuracy")][own & (self.control == 0)]
         return float(np.fmax.reduce(usual, axis=None, initial=np.nan))
 
     def within(self, part: str, own: Mask) -> Mask:
         """Return which (run, epoch) of some runs (run,) are within the slack of the best."""
         best = self.best_accuracy(part, own)
-        accuracy = np.where(own[:, None], self.columns[f"{part}_accuracy"], np.nan)
+        accuracy = np.where(own[:, None], self.columns[run_column(part, "accuracy")], np.nan)
         return within_slack(accuracy, SLACK, best if np.isfinite(best) else None)
 
     def medians(self, runs: Mask, within: Mask, part: str) -> tuple[float, float]:
@@ -283,13 +282,10 @@ class _Runs:
 
         Over all epochs where none is within the slack; nan where there are no numbers at all.
         """
-        pe, ece = (self.columns[f"{part}_{metric}"] for metric in ("pe", "ece15"))
-        there = np.isfinite(pe) & np.isfinite(ece) & runs[:, None]
-        where = there & within if (there & within).any() else there
-        if not where.any():
-            return float("nan"), float("nan")
-        pe, ece = (values[where].astype(np.float64) for values in (pe, ece))
-        return float(np.median(pe)), float(np.median(ece))
+        pe, ece = (self.columns[run_column(part, metric)] for metric in ("pe", "ece15"))
+        some = np.broadcast_to(runs[:, None], within.shape)
+        found = baseline_medians(pe, ece, some & within) or baseline_medians(pe, ece, some)
+        return found or (float("nan"), float("nan"))
 
 
 def _choices(runs: _Runs, seed: int) -> Iterator[dict[str, Any]]:
@@ -300,23 +296,21 @@ def _choices(runs: _Runs, seed: int) -> Iterator[dict[str, Any]]:
     # a hybrid's too: both are in units of plain cross-entropy
     units = runs.medians(split & (runs.run["loss"] == "ce"), within, "val")
     for calibration, how in CALIBRATIONS.items():
-        names = {"pe": f"{how}_pe", "ece": f"{how}_ece15"}
-        if not how:
-            names["pe_deterministic"] = "_pe_deterministic"
-        scores = {
-            ("published", objective): runs.value(f"test{name}")[own]
-            for objective, name in names.items()
-        }
-        if not how:
+        names = {"pe": "pe", "ece": "ece15"}
+        if how is None:
+            names["pe_deterministic"] = "pe_deterministic"
+        test, val = (
+            {name: runs.value(run_column(part, metric, how))[own] for name, metric in names.items()}
+            for part in ("test", "val")
+        )
+        scores = {("published", objective): score for objective, score in test.items()}
+        if how is None:
             missed = 1.0 - runs.columns["test_accuracy"][own]
             scores["published", "accuracy"] = np.where(np.isnan(missed), np.inf, missed)
-        for objective, name in names.items():
-            score = runs.value(f"val{name}")[own]
+        for objective, score in val.items():
             scores["validated", objective] = np.where(allowed, score, np.inf)
         if min(units) > 0.0:
-            balanced = balanced_score(
-                runs.value(f"val{how}_pe")[own], runs.value(f"val{how}_ece15")[own], *units
-            )
+            balanced = balanced_score(val["pe"], val["ece"], *units)
             scores["validated", "balanced"] = np.where(allowed, balanced, np.inf)
         for (reading, objective), score in scores.items():
             epoch = score.argmin(1)
@@ -373,12 +367,13 @@ def _validated_frontiers(runs: _Runs) -> Iterator[dict[str, Any]]:
 
 
 def _frontier(
-    runs: _Runs, rows: NDArray[Any], epochs: NDArray[Any], part: str, how: str
+    runs: _Runs, rows: NDArray[Any], epochs: NDArray[Any], part: str, how: str | None
 ) -> dict[str, Any]:
-    x, y = (runs.columns[f"{part}{how}_{m}"][rows, epochs] for m in ("pe", "ece15"))
+    x, y = (runs.columns[run_column(part, m, how)][rows, epochs] for m in ("pe", "ece15"))
     kept = pareto_mask(np.column_stack([x, y]).astype(np.float64))
     return runs.described(rows[kept], epochs[kept], how) | {
-        f"val_{m}": runs.columns[f"val{how}_{m}"][rows[kept], epochs[kept]] for m in ("pe", "ece15")
+        run_column("val", m): runs.columns[run_column("val", m, how)][rows[kept], epochs[kept]]
+        for m in ("pe", "ece15")
     }
 
 
@@ -400,7 +395,9 @@ def _facts(runs: _Runs, store: Store, parts: Sequence[RunPart], data: Dataset) -
             # cross-entropy's best values over its epochs, before and after exact temperatures
             "best_ce": {
                 calibration: {
-                    metric: float(runs.value(f"test{how}_{metric}")[own & ce & usual].min())
+                    metric: float(
+                        runs.value(run_column("test", metric, how))[own & ce & usual].min()
+                    )
                     for metric in ("pe", "ece15", "ece10")
                 }
                 for calibration, how in CALIBRATIONS.items()

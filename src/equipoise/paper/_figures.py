@@ -16,8 +16,8 @@ import numpy as np
 from equipoise.metrics import pareto_front
 from equipoise.paper._digest import SLACK, Digest
 from equipoise.paper._published import published, shown
-from equipoise.paper._tables._numbers import interval
 from equipoise.plots import blank_figure
+from equipoise.search import mean_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -160,7 +160,7 @@ def _validated(axes: Axes, digest: Digest, hybrid: bool, most: int) -> None:
             continue
         points = np.array([[row["test_pe"], row["test_ece15"]] for row in there])
         enough = len(there) >= FEWEST
-        spans = [interval(column) if enough else None for column in points.T]
+        spans = [mean_interval(column) if enough else None for column in points.T]
         mean = points.mean(0)
         errors = [
             None if span is None else [[m - span[0]], [span[1] - m]]

@@ -16,7 +16,7 @@ from equipoise.calibration import Problem, paper_temperatures
 from equipoise.datasets import Dataset, Part, Split
 from equipoise.metrics import METRICS, AuditTable, stacked_proportional_equality
 from equipoise.sweep import RunPart, Sweep, encode, fingerprint, is_damaged
-from equipoise.training import Bar, Config, epochs_of
+from equipoise.training import Bar, Config, epochs_of, run_column, torch_threads
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,6 +46,7 @@ def recipe_files(
     return list(files.values())
 
 
+@torch_threads(1)  # one small network gains nothing from more
 def by_recipe(data: Dataset, sweep: Sweep, seed: int) -> pa.Table:
     """Train with cross-entropy and scale by the recipe: a row per epoch.
 
@@ -53,15 +54,6 @@ def by_recipe(data: Dataset, sweep: Sweep, seed: int) -> pa.Table:
     the temperatures of the groups. The run is the usual one of the sweep, but trained alone: it
     rounds differently, which shows after some hundred epochs.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # one small network gains nothing from more
-    try:
-        return _by_recipe(data, sweep, seed)
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _by_recipe(data: Dataset, sweep: Sweep, seed: int) -> pa.Table:
     import pyarrow as pa
 
     split = data.split(seed, stratify=sweep.stratify)
@@ -96,8 +88,8 @@ def _by_recipe(data: Dataset, sweep: Sweep, seed: int) -> pa.Table:
         "split_seed": np.full(sweep.max_epochs, seed),
         "epoch": 1 + np.arange(sweep.max_epochs),
     }
-    columns |= {f"test_{name}": values for name, values in before.items()}
-    columns |= {f"test_recipe_{name}": values for name, values in after.items()}
+    for how, figures in ((None, before), ("recipe", after)):
+        columns |= {run_column("test", name, how): values for name, values in figures.items()}
     columns |= {f"temperature_{g}": found[:, g] for g in range(n_groups)}
     return pa.table(columns)
 

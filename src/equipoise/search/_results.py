@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.metrics import frontier_frequency, pareto_mask
-from equipoise.search._choice import within_slack
+from equipoise.search._choice import BASELINE, balanced_score, baseline_medians, within_slack
+from equipoise.search._interval import mean_interval
 from equipoise.search._selection import select
+from equipoise.training import run_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,11 +63,8 @@ class Tradeoffs:
 
     def values(self, part: str, metric: str) -> Floats:
         """Return a metric of every point, (split, point); points are calibration, trial, epoch."""
-        found = []
-        for how in self.calibrate:
-            plain = metric in ("accuracy", "pe_deterministic")
-            name = f"{part}_{metric}" if plain or how is None else f"{part}_{how}_{metric}"
-            found.append(self.columns[name.replace("_ece", "_ece15")])
+        name = "ece15" if metric == "ece" else metric
+        found = [self.columns[run_column(part, name, how)] for how in self.calibrate]
         stacked = np.stack(found)  # (calibration, trial, split, epoch)
         return np.moveaxis(stacked, 2, 0).reshape(self.splits, -1)
 
@@ -135,7 +134,7 @@ class Tradeoffs:
             frame[f"val_{metric}"] = table[f"val_{metric}"][on]
         for metric in ("accuracy", "pe", "ece"):
             test = self.values("test", metric)[:, on]
-            spans = [interval(column) for column in test.T]
+            spans = [mean_interval(column) or (np.nan, np.nan) for column in test.T]
             frame[f"test_{metric}"] = test.mean(0)
             # none of them is below 0
             frame[f"test_{metric}_low"] = [np.maximum(low, 0.0) for low, _ in spans]
@@ -146,21 +145,21 @@ class Tradeoffs:
         """Say whether the choice beats that of cross-entropy on test, with the numbers."""
         chosen = self.choice(objective, slack)
         name = chosen["loss"]
-        if name == "ce":
+        if name == BASELINE:
             return (
                 "No loss beats cross-entropy given as many runs: on validation the choice is "
                 "cross-entropy itself.",
                 {"loss": name},
             )
         try:
-            control = self.choice(objective, slack, "ce")
+            control = self.choice(objective, slack, BASELINE)
         except ValueError:
             return (
                 f"{name} was chosen; cross-entropy has nothing within the slack to compare with.",
                 {"loss": name},
             )
         ours, theirs = (self._test_scores(row, objective, slack) for row in (chosen, control))
-        low, high = interval(theirs - ours)
+        low, high = mean_interval(theirs - ours) or (np.nan, np.nan)
         numbers = {
             "loss": name,
             "score": float(ours.mean()),
@@ -195,24 +194,7 @@ class Tradeoffs:
         if objective == "pe":
             return test["pe"]
         table = self.table()
-        ce = (table["loss"] == "ce") & within_slack(table["val_accuracy"], slack)
-        ce &= np.isfinite(table["val_pe"]) & np.isfinite(table["val_ece"])
-        pe, ece = (float(np.median(table[f"val_{m}"][ce])) for m in ("pe", "ece"))
-        return np.asarray(test["pe"] / pe + test["ece"] / ece)
-
-
-def interval(values: Floats) -> tuple[float, float]:
-    """Return the 95% interval of a mean over splits, by Student's t; nan of a single one.
-
-    Examples
-    --------
-    >>> [round(v, 3) for v in interval(np.array([1.0, 2.0, 3.0]))]
-    [-0.484, 4.484]
-    """
-    from scipy.special import stdtrit
-
-    if len(values) < 2:
-        return float("nan"), float("nan")
-    with np.errstate(invalid="ignore"):
-        half = stdtrit(len(values) - 1, 0.975) * values.std(ddof=1) / np.sqrt(len(values))
-        return float(values.mean() - half), float(values.mean() + half)
+        ce = (table["loss"] == BASELINE) & within_slack(table["val_accuracy"], slack)
+        units = baseline_medians(table["val_pe"], table["val_ece"], ce)
+        assert units is not None  # or nothing would have been chosen
+        return balanced_score(test["pe"], test["ece"], *units)

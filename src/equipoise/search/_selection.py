@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from equipoise._inputs import matrix
 from equipoise.search._choice import BASELINE, Objective, check_objective, choose, within_slack
+from equipoise.training import CALIBRATIONS, run_column
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-
-CALIBRATIONS = ("", "common", "group")
 
 SLICE = 1 << 12
 """Rows turned into dictionaries at a time."""
@@ -27,7 +26,7 @@ def select(
     slack: float = 0.05,
     objective: Objective | Callable[[dict[str, Any]], float] = "balanced",
     *,
-    calibration: Literal["", "common", "group"] = "",
+    calibration: Literal["common", "group"] | None = None,
     n_bins: int = 15,
     loss: str | None = None,
 ) -> dict[str, Any]:
@@ -46,13 +45,13 @@ def select(
         A row qualifies if its accuracy is above the best of all rows minus this; see
         `within_slack`.
     objective
-        What is least in the row chosen: "pe", "ece", or "balanced", their sum in units of the
+        What to minimise: "pe", "ece", or "balanced", their sum in units of the
         medians of the qualifying rows of loss "ce"; see `balanced_score`. Rows whose PE or
         ECE is not finite are neither chosen nor in a median. Or a function that takes a row as a
         dictionary and returns a number, lower being better and nan meaning never; it sees only
         the rows that may be chosen.
     calibration
-        The temperatures applied: none "", "common" or "group". No effect on a function.
+        The temperatures applied: None, "common" or "group". No effect on a function.
     n_bins
         Bins of the ECE, as in the name of its column. No effect on a function.
     loss
@@ -78,7 +77,7 @@ def select(
     if not callable(objective):
         check_objective(objective)
     if calibration not in CALIBRATIONS:
-        raise ValueError(f"unknown calibration {calibration!r}; use '' (none), 'common' or 'group'")
+        raise ValueError(f"unknown calibration {calibration!r}; use None, 'common' or 'group'")
     columns = _columns(runs)
     accuracy = _numbers(columns, "val_accuracy")
     within = within_slack(accuracy, slack)
@@ -95,11 +94,10 @@ def select(
             raise ValueError(_none_of(columns, loss, slack, float(accuracy[rows].max())))
     if callable(objective):
         return _row(columns, _least(columns, np.flatnonzero(among), objective))
-    prefix = f"val_{calibration}" if calibration else "val"
     chosen = choose(
         accuracy,
-        _numbers(columns, f"{prefix}_pe"),
-        _numbers(columns, f"{prefix}_ece{n_bins}"),
+        _numbers(columns, run_column("val", "pe", calibration)),
+        _numbers(columns, run_column("val", f"ece{n_bins}", calibration)),
         slack=slack,
         objective=objective,
         baseline=(

@@ -8,9 +8,9 @@ exact temperatures: the same definitions as everywhere else.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from equipoise.datasets import Split
-from equipoise.training._epoch_metrics import Measure, Rows
+from equipoise.training._epoch_metrics import Measure, RowTensors
 from equipoise.training._losses import LOSSES, Batch, GroupwiseLoss, Loss, group_weights, membership
 from equipoise.training._network import Adam, Layer, StackedMLP
 from equipoise.training._progress import Bar
+from equipoise.training._threads import run_in_threads, threads_for, torch_threads
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -177,7 +178,7 @@ def train_stack(
     stop, lock = threading.Event(), threading.Lock()
     total = len(configs) * max_epochs
 
-    def run(part: list[int], advance: Callable[[int], None]) -> None:
+    def train(part: list[int]) -> None:
         for epoch in epochs_of(
             split,
             [configs[i] for i in part],
@@ -204,26 +205,8 @@ def train_stack(
 
     threads = torch.get_num_threads()
     at_once = 1 if device != "cpu" else min(workers or threads, len(parts))
-    # one thread per chunk: batched products of these sizes gain little from more. OpenMP keeps the
-    # number per thread, so each worker sets its own
-    each = max(1, threads // at_once)
-    with (
-        Bar(progress, total) as advance,
-        ThreadPoolExecutor(at_once, initializer=torch.set_num_threads, initargs=(each,)) as pool,
-    ):
-        try:
-            futures = [pool.submit(run, part, advance) for part in parts]
-            wait(futures, return_when=FIRST_EXCEPTION)
-            for future in futures:
-                if future.done():
-                    future.result()
-        except BaseException:
-            # what runs ends with its epoch, what waits never starts
-            stop.set()
-            pool.shutdown(cancel_futures=True)
-            raise
-        finally:
-            torch.set_num_threads(threads)
+    with Bar(progress, total) as advance:
+        run_in_threads(train, parts, at_once, stop, max(1, threads // at_once))
     return StackResult(configs, columns, layers)
 
 
@@ -247,9 +230,10 @@ def epochs_of(
     `measured` names the parts of the split that are measured; temperatures are fitted on "val".
     """
     n_classes = n_classes or _n_classes(split)
-    train = Rows(split.train, device, dtype)
+    train = RowTensors(split.train, device, dtype)
+    whole, sizes = train.size, (train.X.shape[1], *hidden_layer_sizes, n_classes)
     network = StackedMLP(
-        (train.X.shape[1], *hidden_layer_sizes, n_classes),
+        sizes,
         [int(c.seed) for c in configs],
         output_relu=output_relu,
         dtype=dtype,
@@ -260,23 +244,30 @@ def epochs_of(
     measure = Measure(split, n_classes, device, dtype, measured, batch_size)
     shuffle = torch.Generator().manual_seed(int(split_seed))
     alive = torch.ones(len(configs), dtype=torch.bool, device=device)
-    number = 0
-    while True:
-        number += 1
+    product = max(a * b for a, b in itertools.pairwise(sizes)) * batch_size * len(configs)
+
+    def epoch() -> tuple[dict[str, Floats], Tensor]:
+        """Train for one epoch; return the columns, and which configurations are finite."""
         order = torch.randperm(len(train.y), generator=shuffle).to(device)
         total = torch.zeros(len(configs), dtype=torch.float64, device=device)
         for rows in torch.split(order, batch_size):
             batch = train.take(rows)
 
-            def slope(logits: Tensor, batch: Rows = batch) -> Tensor:
-                value, gradient = loss.slope(logits, batch.y, batch.group)
-                total.add_(value, alpha=len(batch.y) / len(train.y))  # noqa: B023
+            def slope(logits: Tensor, batch: RowTensors = batch) -> Tensor:
+                value, gradient = loss.slope(logits, batch)
+                total.add_(value, alpha=batch.size / whole)
                 return gradient
 
             network.backward(batch.X, slope)
             adam.step()
         columns, finite = measure(network)
-        alive &= finite & torch.isfinite(total)
+        finite &= torch.isfinite(total)
+        return columns | {"train_loss": total.cpu().numpy()}, finite
+
+    for number in itertools.count(1):
+        with torch_threads(threads_for(product)):
+            columns, finite = epoch()
+        alive &= finite
         dead = ~alive
         if bool(dead.any()):
             # zero weights, no gradient and no memory of one: it stays where it is
@@ -286,7 +277,6 @@ def epochs_of(
             loss.silence(dead)
             stopped = dead.cpu().numpy()
             columns = {name: np.where(stopped, np.nan, v) for name, v in columns.items()}
-        columns["train_loss"] = torch.where(alive, total, torch.nan).cpu().numpy()
         columns["diverged"] = dead.cpu().numpy().astype(np.float64)
         yield Epoch(number, columns, network)
 
@@ -328,18 +318,23 @@ class _Losses:
         """Give these configurations no gradient from now on."""
         self.silent = dead
 
-    def slope(self, logits: Tensor, y: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
+    def slope(self, logits: Tensor, rows: RowTensors) -> tuple[Tensor, Tensor]:
         """Return the losses (config,), and their gradients (config, n, class) in the logits."""
         leaf = logits.detach().requires_grad_()
         log_prob = leaf.log_softmax(-1)
         # who is of which group, for each number of weights; one for all where groups are ignored
         member = {
-            n: membership(group, n, leaf.dtype) if n > 1 else leaf.new_ones(len(y), 1)
+            n: membership(rows.group, n, leaf.dtype) if n > 1 else leaf.new_ones(len(rows.y), 1)
             for n in {weight.shape[-1] for _, _, weight in self.runs}
         }
+        s = rows.weight
+        if s is not None:
+            member = {n: m * s.unsqueeze(-1) for n, m in member.items()}
         values = torch.cat(
             [
-                loss.of(Batch(log_prob[part], leaf[part], y, member[weight.shape[-1]], weight))
+                loss.of(
+                    Batch(log_prob[part], leaf[part], rows.y, member[weight.shape[-1]], weight, s)
+                )
                 for part, loss, weight in self.runs
             ]
         )
