@@ -1,7 +1,7 @@
 """What callers pass in: labels, groups, probabilities and weights, and every error about them."""
 
 from equipoise._inputs._categories import encode, encode_groups, recode, refuse_missing
-from equipoise._inputs._columns import column, columns, same_length
+from equipoise._inputs._columns import column, column_names, columns, same_length
 from equipoise._inputs._errors import ColumnOrderWarning, InputError, InputWarning, warn_caller
 from equipoise._inputs._features import split_columns
 from equipoise._inputs._labels import column_labels, encode_labels
@@ -28,6 +28,7 @@ __all__ = [
     "class_count",
     "column",
     "column_labels",
+    "column_names",
     "columns",
     "counted",
     "encode",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,21 @@ def listed(
     if texts and not found:
         raise click.BadParameter("it is empty; name the values, with commas between them")
     return found or None
+
+
+labels_option = click.option(
+    "--labels",
+    multiple=True,
+    callback=listed,
+    metavar="A,B,...",
+    help="Label of each --prob, in the same order; of both classes where there is one --prob. By "
+    "default the labels that the columns' names end in, else the labels in sorted order.",
+)
+positive_option = click.option(
+    "--positive",
+    metavar="LABEL",
+    help="Label whose probability the only --prob holds; by default the second in sorted order.",
+)
 
 
 def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -92,7 +108,25 @@ def note_all(messages: Sequence[str]) -> None:
         note(f"and {len(different) - 3:,} more of the kind")
 
 
-def check_out(out: Path, *, force: bool, inputs: Sequence[Path]) -> None:
+@contextlib.contextmanager
+def notes() -> Iterator[None]:
+    """Say what is warned of meanwhile as notes, in the words of the command line."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    note_all([in_options(w.message) for w in caught])
+
+
+def in_options(problem: Warning | Exception | str) -> str:
+    """Return an error or a warning in the words of the command line."""
+    from equipoise._inputs import InputError, InputWarning
+
+    if isinstance(problem, InputError | InputWarning):
+        return problem.for_command()
+    return str(problem)
+
+
+def check_out(out: Path, *, force: bool, inputs: Sequence[Path], option: str = "--out") -> None:
     """Refuse a file that could not or should not be written, before any work."""
     problem = None
     if not out.parent.is_dir():
@@ -104,7 +138,7 @@ def check_out(out: Path, *, force: bool, inputs: Sequence[Path]) -> None:
     elif out.exists() and not force:
         problem = f"{out} exists; choose another name, or pass --force to overwrite it"
     if problem:
-        raise click.BadParameter(problem, param_hint="'--out'")
+        raise click.BadParameter(problem, param_hint=f"'{option}'")
 
 
 def own_values(names: Sequence[Any], codes: NDArray[np.int64]) -> NDArray[Any]:

@@ -20,6 +20,7 @@ from equipoise._inputs import (
     check_weights,
     class_count,
     column_labels,
+    column_names,
     encode_groups,
     encode_labels,
     from_plain,
@@ -84,6 +85,7 @@ class AuditTable:
         sample_weight: Any = None,
         n_bins: int = 15,
         labels: Any = None,
+        positive: Any = None,
         y_pred: Any = None,
         parts: Iterable[str] = PARTS,
     ) -> AuditTable:
@@ -102,7 +104,10 @@ class AuditTable:
         n_bins
             Number of confidence bins of equal width.
         labels
-            Label of each column of `y_prob`; by default as described in `column_labels`.
+            Label of each column of `y_prob`. By default the labels that the names of a frame's
+            columns match one to one (a name is a label, or ends in it), else the sorted labels.
+        positive
+            The label whose probability a one-dimensional `y_prob` holds, if not the second.
         y_pred
             Decisions made elsewhere; they replace the argmax in `predictions` and `hits` only.
         parts
@@ -114,7 +119,9 @@ class AuditTable:
         n, k = len(prob), class_count(prob)
         y: Array | None = None
         if y_true is not None:
-            y, resolved = encode_labels(y_true, k, labels)
+            y, resolved = encode_labels(
+                y_true, k, labels, columns=column_names(y_prob), positive=positive
+            )
         elif parts <= UNLABELLED and labels is not None:
             resolved = column_labels((), k, labels=labels)
         else:
