@@ -18,7 +18,18 @@ from equipoise.metrics import (
     log_loss,
     proportional_equality,
 )
-from equipoise.training import LOSSES, Config, GroupwiseLoss, epochs_of, train_stack
+from equipoise.training import (
+    CALIBRATIONS,
+    LOSS_NAMES,
+    LOSSES,
+    PARTS,
+    Config,
+    GroupwiseLoss,
+    Loss,
+    epochs_of,
+    run_column,
+    train_stack,
+)
 from equipoise.training._network import StackedMLP
 
 
@@ -349,3 +360,95 @@ def test_no_warning_escapes(recwarn):
     warnings.simplefilter("error")
     train_stack(make_split(sizes=(90, 12, 9)), [Config("mmce", 0.5, 5.0)], max_epochs=3, **SMALL)
     assert not recwarn.list
+
+
+def with_weights(split, weights):
+    parts = {
+        name: dataclasses.replace(getattr(split, name), weight=weight)
+        for name, weight in weights.items()
+    }
+    return dataclasses.replace(split, **parts)
+
+
+def repeated(split, weights):
+    parts = {}
+    for name, weight in weights.items():
+        part, rows = getattr(split, name), np.repeat(np.arange(len(weight)), weight.astype(int))
+        parts[name] = Part(part.X[rows], part.y[rows], part.group[rows], rows)
+    return dataclasses.replace(split, **parts)
+
+
+@pytest.mark.parametrize(("classes", "groups", "rho"), [(2, 2, 0.3), (3, 3, (0.2, 0.3, 0.5))])
+def test_integer_weights_are_repeated_rows(classes, groups, rho):
+    split = make_split(classes=classes, groups=groups)
+    rng = np.random.default_rng(0)
+    sizes = {"train": 90, "val": 40, "test": 41}
+    weights = {name: rng.integers(1, 4, n).astype(float) for name, n in sizes.items()}
+    configs = [Config(name, r, 2.0, 1, 1e-2) for name in LOSSES for r in (None, rho)]
+    options = {**SMALL, "batch_size": 1000, "max_epochs": 4}
+    weighted = train_stack(with_weights(split, weights), configs, **options).columns
+    copies = train_stack(repeated(split, weights), configs, **options).columns
+    plain = train_stack(split, configs, **options).columns
+    assert weighted.keys() == copies.keys()
+    for name, values in weighted.items():
+        # temperatures are exact to 1e-9 or so, and what follows from them as much
+        np.testing.assert_allclose(values, copies[name], rtol=1e-6, atol=1e-8, err_msg=name)
+    assert not np.allclose(weighted["val_pe"], plain["val_pe"], rtol=1e-3)
+
+
+def test_weights_of_one_are_none():
+    split = make_split()
+    ones = {name: np.ones(len(getattr(split, name).y)) for name in ("train", "val", "test")}
+    configs = [Config(name, 0.3, 2.0, 1, 1e-2) for name in LOSSES]
+    plain = train_stack(split, configs, max_epochs=3, **SMALL).columns
+    for name, values in train_stack(
+        with_weights(split, ones), configs, max_epochs=3, **SMALL
+    ).columns.items():
+        np.testing.assert_allclose(values, plain[name], rtol=1e-6, atol=1e-8, err_msg=name)
+
+
+def test_threads_are_chosen_by_the_work_and_given_back():
+    used: list[int] = []
+    before = torch.get_num_threads()
+    epochs = epochs_of(make_split(), [Config("spy")], losses={"spy": spy(used)}, **SMALL)
+    next(epochs)
+    assert set(used) == {1}  # 32 rows x 6 x 8: far too small to share
+    assert torch.get_num_threads() == before
+    wide, used = {**SMALL, "hidden_layer_sizes": (1024, 1024)}, []
+    big = epochs_of(make_split(), [Config("spy")], losses={"spy": spy(used)}, **wide)
+    next(big)
+    assert set(used) == {min(before, 3)}  # 32 x 1024 x 1024 = 2 x 2**24
+    assert torch.get_num_threads() == before
+
+
+def test_threads_are_given_back_after_an_error():
+    def fails(_):
+        raise ZeroDivisionError
+
+    before = torch.get_num_threads()
+    broken = {"broken": Loss(fails, "linear", added=False, grouped=False)}
+    with pytest.raises(ZeroDivisionError):
+        next(epochs_of(make_split(), [Config("broken")], losses=broken, **SMALL))
+    assert torch.get_num_threads() == before
+    with pytest.raises(ZeroDivisionError):
+        train_stack(make_split(), [Config("broken")], max_epochs=1, losses=broken, **SMALL)
+    assert torch.get_num_threads() == before
+
+
+def spy(used):
+    """A cross entropy that notes the number of threads."""
+
+    def term(batch):
+        used.append(torch.get_num_threads())
+        return -batch.label_log_prob()
+
+    return Loss(term, "linear", added=False, grouped=False)
+
+
+def test_names_that_need_no_torch():
+    assert tuple(LOSSES) == LOSS_NAMES
+    columns = train_stack(make_split(), [Config()], max_epochs=1, **SMALL).columns
+    for part in PARTS:
+        for how in CALIBRATIONS:
+            for metric in ("accuracy", "pe_deterministic", "dead", "pe", "ece15", "ece10"):
+                assert run_column(part, metric, how) in columns

@@ -359,7 +359,7 @@ def qualifying(table, slack):
     return [row for row, c in zip(rows, counts, strict=True) if c is not None and c > best - slack]
 
 
-def loop_select(table, slack, objective, calibration="", n_bins=15, loss=None):
+def loop_select(table, slack, objective, calibration=None, n_bins=15, loss=None):
     rows = qualifying(table, slack)
     stem = f"val_{calibration}" if calibration else "val"
     pe, ece = f"{stem}_pe", f"{stem}_ece{n_bins}"
@@ -403,7 +403,7 @@ def test_every_table_gives_the_row_of_the_plain_loop(kind, objective):
 
 
 @pytest.mark.parametrize("objective", ["pe", "ece", "balanced"])
-@pytest.mark.parametrize("calibration", ["", "common", "group"])
+@pytest.mark.parametrize("calibration", [None, "common", "group"])
 @pytest.mark.parametrize("n_bins", [10, 15])
 @pytest.mark.parametrize("loss", [None, "ce", "mmce"])
 def test_every_option_gives_the_row_of_the_plain_loop(objective, calibration, n_bins, loss):
@@ -494,7 +494,7 @@ def test_no_test_column_has_a_say(objective, loss):
         assert select(bare, objective=objective, loss=loss)["run"] == chosen
 
 
-def test_the_slack_is_that_of_all_techniques():
+def test_the_slack_is_that_of_all_losses():
     table = {
         "loss": ["ce", "fl", "fl"],
         "val_accuracy": [0.80, 0.76, 0.74],
@@ -574,7 +574,7 @@ def test_a_table_without_rows():
     [
         ({"objective": "fairest"}, "unknown objective 'fairest'; use one of balanced, pe, ece, or"),
         ({"objective": None}, "unknown objective None"),
-        ({"calibration": "_group"}, "unknown calibration '_group'; use '' .none., 'common' or"),
+        ({"calibration": "_group"}, "unknown calibration '_group'; use None, 'common' or"),
         ({"n_bins": 20}, "runs has no column 'val_ece20'"),
         ({"slack": 0}, "slack must be positive and finite, got 0"),
         ({"loss": "dca"}, "runs has no row of loss 'dca'; its losses are ce, fl, m"),
@@ -646,7 +646,7 @@ def test_arrays_give_the_position_of_the_plain_loop(objective, loss):
             baseline=names == "ce" if objective == "balanced" else None,
             among=None if loss is None else names == loss,
         )
-        expected = loop_select(table, Fraction(1, 30), objective, "", 10, loss)
+        expected = loop_select(table, Fraction(1, 30), objective, None, 10, loss)
         assert type(found) is int
         assert found == expected["run"]
 

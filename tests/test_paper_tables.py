@@ -34,9 +34,10 @@ from equipoise.paper._digest import Digest
 from equipoise.paper._evidence import Case
 from equipoise.paper._published import published, shown
 from equipoise.paper._render import as_csv, markdown, shown_rows
-from equipoise.paper._tables._numbers import interval, means, relative
+from equipoise.paper._tables._numbers import means, relative
 from equipoise.paper._tables._table import Table
 from equipoise.paper._tables._volumes import _share
+from equipoise.search import mean_interval
 from test_paper import SWEEP, finish
 
 OTHERS = [t for t in SWEEP.loss if t != "ce"]
@@ -273,9 +274,9 @@ def test_volume_of_many_points():
 
 def test_interval_of_few_or_infinite_values():
     for values in ([], [1.0], [1.0, math.inf], [1.0, math.nan]):
-        assert interval(np.array(values)) is None
+        assert mean_interval(np.array(values)) is None
     expected = stats.t.interval(0.95, 2, loc=2.0, scale=stats.sem([1.0, 2.0, 3.0]))
-    assert interval(np.array([1.0, 2.0, 3.0])) == pytest.approx(expected)
+    assert mean_interval(np.array([1.0, 2.0, 3.0])) == pytest.approx(expected)
 
 
 def test_changes_of_zero_and_infinite_values():

@@ -64,9 +64,9 @@ def several(groups, classes, n=900, seed=1):
     return y, prob, rng.integers(0, groups, n)
 
 
-def cloud(techniques, n=150, seed=2):
+def cloud(losses, n=150, seed=2):
     rng = np.random.default_rng(seed)
-    t = rng.integers(0, techniques, n)
+    t = rng.integers(0, losses, n)
     points = np.stack(
         [rng.gamma(3, 0.05, n) + 0.02 * t, rng.gamma(3, 0.01, n) + 0.003 * (5 - t)], 1
     )
@@ -293,9 +293,9 @@ def front(points):
     return sorted(kept)
 
 
-@pytest.mark.parametrize("techniques", [1, 2, 6])
-def test_frontier_curves(blank, techniques):
-    points, names = cloud(techniques)
+@pytest.mark.parametrize("losses", [1, 2, 6])
+def test_frontier_curves(blank, losses):
+    points, names = cloud(losses)
     ax = plot_frontier(points, loss=names, ax=blank)
     assert ax is blank
     shown = list(dict.fromkeys(names.tolist()))
@@ -480,8 +480,8 @@ def frontier_with_frequency():
     return plot_frontier(points, loss=names, frequency=often)
 
 
-def frontier(techniques):
-    points, names = cloud(techniques)
+def frontier(losses):
+    points, names = cloud(losses)
     chosen = int(np.argmin(points @ [1, 5]))
     return plot_frontier(points, loss=names, chosen=chosen, reference=(0.2, 0.03))
 

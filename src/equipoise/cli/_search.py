@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from equipoise.cli._shared import INPUT_FILE, console, note, own_values, table_options
-from equipoise.cli._train import LOSSES
+from equipoise.training import LOSS_NAMES
 
 if TYPE_CHECKING:
     from equipoise.search import FrontierSearch
@@ -35,16 +35,15 @@ FILES = ("model.safetensors", "frontier.csv", "frontier.svg", "frontier.png", "r
     "--objective",
     type=click.Choice(("balanced", "pe", "ece")),
     default="balanced",
-    help="What is least in the model chosen: PE, ECE, or their sum in units of cross-entropy's.",
+    help="Objective to minimise: PE, ECE, or their sum in units of cross-entropy's medians.",
 )
-@click.option("--slack", type=_POSITIVE, default=0.05, help="Accuracy that may be given up for it.")
+@click.option("--slack", type=_POSITIVE, default=0.05, help="Largest accuracy given up.")
 @click.option("--time-limit", type=_POSITIVE, help="Seconds; what is done by then is kept.")
 @click.option(
     "--loss",
-    "loss",
-    type=click.Choice(LOSSES),
+    type=click.Choice(LOSS_NAMES),
     multiple=True,
-    default=LOSSES,
+    default=LOSS_NAMES,
     help="Loss to try; may be repeated.",
 )
 @click.option(
@@ -55,7 +54,7 @@ FILES = ("model.safetensors", "frontier.csv", "frontier.svg", "frontier.png", "r
     help="Strength of the added term; may be repeated.",
 )
 @click.option("--n-seeds", type=_COUNT, default=3, help="Number of splits.")
-@click.option("--max-epochs", type=_COUNT, default=50, help="Of each run.")
+@click.option("--max-epochs", type=_COUNT, default=50, help="Epochs of each run.")
 @click.option("--learning-rate", type=_POSITIVE, default=1e-3, help="Of Adam.")
 @click.option(
     "--min-group-size", type=_COUNT, default=30, help="Rows below which a group is small."

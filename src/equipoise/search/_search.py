@@ -464,6 +464,7 @@ class FrontierSearch(GroupEstimator):
             "pooled": [[to_plain(g), n] for g, n in self.pooled_.items()],
             "n_features": self.n_features_in_,
             "features": getattr(self, "feature_names_in_", np.array([])).tolist() or None,
+            "columns": list(found.columns),
             "trials": [to_plain(dataclasses.astuple(t)) for t in found.trials],
             "verdict": self.verdict_,
             "comparison": {k: to_plain(v) for k, v in self.comparison_.items()},
@@ -504,22 +505,15 @@ class FrontierSearch(GroupEstimator):
             search.feature_names_in_ = np.array(about["features"], dtype=object)
         search.verdict_, search.stopped_ = about["verdict"], about["stopped"]
         search.comparison_ = {k: from_plain(v) for k, v in about["comparison"].items()}
-        own = {
-            kind: {
-                name.removeprefix(kind): values
-                for name, values in arrays.items()
-                if name.startswith(kind)
-            }
-            for kind in ("results.", "model.")
-        }
         trials = [Trial(*from_plain(t)) for t in about["trials"]]
-        if {v.ndim for v in own["results."].values()} != {3} or len(trials) != len(
-            own["results."]["diverged"]
-        ):
+        columns = {name: arrays[f"results.{name}"] for name in about["columns"]}
+        shape = (len(trials), *columns["diverged"].shape[1:])
+        if len(shape) != 3 or any(values.shape != shape for values in columns.values()):
             raise ValueError("its results do not fit its configurations")
-        search._found = Tradeoffs(trials, own["results."], tuple(search.calibrate))
+        search._found = Tradeoffs(trials, columns, tuple(search.calibrate))
         if about["model"] is not None:
-            model = GroupwiseMLPClassifier._from_file(about["model"], own["model."])
+            own = {k.removeprefix("model."): v for k, v in arrays.items() if k[:6] == "model."}
+            model = GroupwiseMLPClassifier._from_file(about["model"], own)
             model.choice_ = {k: from_plain(v) for k, v in model.extra_.pop("choice").items()}
             search.best_estimator_ = model
         return search

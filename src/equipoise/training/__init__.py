@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from equipoise.training._mlp import GroupwiseMLPClassifier
     from equipoise.training._progress import Bar
     from equipoise.training._rho import resolve_rho, rho_from_plain, rho_to_plain
-    from equipoise.training._rows import FitRows, GroupEstimator, checked_rows, prepared
+    from equipoise.training._rows import FitRows, GroupEstimator, checked_rows, hold_out, prepared
     from equipoise.training._threads import run_in_threads, torch_threads
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "StackResult",
     "checked_rows",
     "epochs_of",
+    "hold_out",
     "laplacian_form",
     "mmce",
     "mmce_w",
@@ -68,7 +69,7 @@ _FILES = {
     "_losses": ("LOSSES", "Batch", "GroupwiseLoss", "Loss", "mmce", "mmce_w", "safe_sqrt"),
     "_mlp": ("GroupwiseMLPClassifier",),
     "_progress": ("Bar",),
-    "_rows": ("FitRows", "GroupEstimator", "checked_rows", "prepared"),
+    "_rows": ("FitRows", "GroupEstimator", "checked_rows", "hold_out", "prepared"),
     "_threads": ("run_in_threads", "torch_threads"),
 }
 
@@ -83,5 +84,5 @@ def __getattr__(name: str) -> Any:
         if error.name != "torch":
             raise
         raise ImportError(
-            f"equipoise.training.{name} needs torch: pip install 'equipoise[train]'"
+            "equipoise.training needs torch: pip install 'equipoise[train]'"
         ) from None

@@ -16,11 +16,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from equipoise._files import read_model, write_model
 from equipoise._inputs import from_plain, split_columns, to_plain
 from equipoise.calibration import GroupTemperatureScaling, TemperatureScaling
-from equipoise.datasets import Part, Preprocessor, Split, shuffled
+from equipoise.datasets import Part, Preprocessor, Split
 from equipoise.training._engine import Config, epochs_of
 from equipoise.training._names import LOSS_NAMES, STOPPING
 from equipoise.training._rho import resolve_rho, rho_from_plain, rho_to_plain
-from equipoise.training._rows import FitRows, GroupEstimator, checked_rows, prepared
+from equipoise.training._rows import GroupEstimator, checked_rows, hold_out
 from equipoise.training._run_columns import run_column
 
 __all__ = ["GroupwiseMLPClassifier"]
@@ -155,7 +155,8 @@ class GroupwiseMLPClassifier(GroupEstimator):
         self.classes_, self.groups_ = rows.classes, rows.groups
         random = check_random_state(self.random_state)
         seeds = random.randint(np.iinfo(np.int32).max, size=3)
-        split = self._hold_out(rows, int(seeds[0]))
+        split = hold_out(rows, self.validation_fraction, int(seeds[0]))
+        self.preprocessor_ = split.preprocessor
         self._train(split, seeds)
         self._find_temperatures(split.val)
         return self
@@ -192,23 +193,6 @@ class GroupwiseMLPClassifier(GroupEstimator):
     def _hidden(self) -> tuple[Any, ...]:
         sizes = self.hidden_layer_sizes
         return (sizes,) if np.ndim(sizes) == 0 else tuple(sizes)
-
-    def _hold_out(self, rows: FitRows, seed: int) -> Split:
-        n = len(rows.codes)
-        order = shuffled(n, seed, rows.codes * max(len(rows.groups), 1) + rows.group)
-        held = max(1, round(self.validation_fraction * n))
-        val, train = np.sort(order[:held]), np.sort(order[held:])
-        if len(np.unique(rows.codes[train])) < len(rows.classes):
-            warnings.warn(
-                f"{n} rows are too few to hold any out: the training rows decide when to stop "
-                "and give the temperatures",
-                UserWarning,
-                stacklevel=3,
-            )
-            val = train = np.arange(n)
-        split = prepared(rows, rows.group, (train, val, val))
-        self.preprocessor_ = split.preprocessor
-        return split
 
     def _train(self, split: Split, seeds: NDArray[Any]) -> None:
         count = np.bincount(split.train.group, split.train.weight, len(self.groups_))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from equipoise._inputs import check_weights, encode_groups, split_columns
-from equipoise.datasets import Part, Preprocessor, Split
+from equipoise.datasets import Part, Preprocessor, Split, shuffled
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -78,6 +79,10 @@ def checked_rows(
         members, groups = encode_groups(columns)
         if len(members) != len(labels):
             raise ValueError(f"sensitive_features has {len(members)} rows, but X has {len(labels)}")
+    if sample_weight is not None:
+        sample_weight = np.asarray(sample_weight)
+        if sample_weight.ndim != 1:
+            raise ValueError(f"sample_weight must be (n,), got shape {sample_weight.shape}")
     weight = check_weights(sample_weight, len(labels))
     if weight is not None:
         kept = weight > 0.0
@@ -110,3 +115,26 @@ def prepared(rows: FitRows, group: Ints, cuts: Sequence[Ints]) -> Split:
         for own in cuts
     )
     return Split(train, val, test, preprocessor)
+
+
+def hold_out(rows: FitRows, fraction: float, seed: int) -> Split:
+    """Return a split with a share of the rows, stratified by label and group, as validation.
+
+    There is no test part: it is the validation part once more. The only row of its label and group
+    stays in training.
+    """
+    n = len(rows.codes)
+    cell = rows.codes * max(len(rows.groups), 1) + rows.group
+    order = shuffled(n, seed, cell)
+    order = order[np.argsort(np.bincount(cell)[cell[order]] == 1, kind="stable")]
+    val, train = np.split(order, [max(1, round(fraction * n))])
+    if len(np.unique(rows.codes[train])) < len(rows.classes):
+        warnings.warn(
+            f"{n} rows are too few to hold any out: the training rows decide when to stop and give "
+            "the temperatures",
+            UserWarning,
+            stacklevel=3,
+        )
+        val = train = np.arange(n)
+    val, train = np.sort(val), np.sort(train)
+    return prepared(rows, rows.group, (train, val, val))
