@@ -52,6 +52,11 @@ def _numbers(count: int, like: Array) -> Array:
     return library(like).arange(count, device=like.device)
 
 
+def _take(array: Array, index: Array) -> Array:
+    """Return some elements of an array of one axis; torch.take does the same in twice the time."""
+    return array.take(index) if isinstance(array, np.ndarray) else array.index_select(0, index)
+
+
 def _cell_sums(values: Array, cell: Array | None, size: int) -> Array:
     xp = library(values)
     if cell is None:
@@ -154,13 +159,11 @@ class Problem:
         factor = cast(beta, dtype)
         ones = xp.ones_like(self.scores[0], dtype=dtype)
         step = max(256, SLICE // columns)
-        buffer = xp.empty_like(self.scores[:step], dtype=dtype)
         for start in range(0, rows, step):
             part = slice(start, start + step)
             z = cast(self.scores[part], dtype)
             cell = None if self.cell is None else self.cell[part]
-            own = factor if cell is None else xp.take(factor, cell)[:, None]
-            each = xp.multiply(z, own, out=buffer[: len(z)])
+            each = z * (factor if cell is None else _take(factor, cell)[:, None])
             xp.exp(each, out=each)
             mass = (each[:, 0] if columns == 1 else each @ ones) + self.rest
             moments = []
@@ -191,7 +194,7 @@ def _label_scores(logits: Array, y: Array) -> tuple[Array, Array, float]:
         part = slice(start, start + step)
         z = scores[part]
         furthest = max(furthest, float(xp.amax(z)), -float(xp.amin(z)))
-        label[part] = xp.take(z.reshape(-1), first[: len(z)] + own[part])
+        label[part] = _take(z.reshape(-1), first[: len(z)] + own[part])
     return scores, label, furthest
 
 
