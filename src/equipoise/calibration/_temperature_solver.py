@@ -38,18 +38,18 @@ def library(array: Array) -> Any:
     return torch
 
 
+def like(values: Any, array: Array) -> Array:
+    """Return values as an array of the same library, and on the same device, as another."""
+    if isinstance(array, np.ndarray):
+        return np.asarray(values)
+    return library(array).as_tensor(values, device=array.device)
+
+
 def cast(array: Array, dtype: Any) -> Array:
     """Return the array with another type, itself if it has that already."""
     if isinstance(array, np.ndarray):
         return array.astype(dtype, copy=False)
     return array.to(dtype)
-
-
-def _numbers(count: int, like: Array) -> Array:
-    """Return 0..count-1, on the device of another array."""
-    if isinstance(like, np.ndarray):
-        return np.arange(count)
-    return library(like).arange(count, device=like.device)
 
 
 def _take(array: Array, index: Array) -> Array:
@@ -124,7 +124,7 @@ class Problem:
         configs, cell, xp = self.size, None, library(self.label)
         if configs * n_groups > 1:
             n = len(self.label) // configs
-            cell = _numbers(configs, self.label)[:, None] * n_groups
+            cell = like(np.arange(configs), self.label)[:, None] * n_groups
             cell = cell if groups is None else cell + groups
             cell = xp.broadcast_to(cell, (configs, n)).reshape(-1)
         return dataclasses.replace(self, cell=cell, size=configs * n_groups)
@@ -189,7 +189,7 @@ def _label_scores(logits: Array, y: Array) -> tuple[Array, Array, float]:
     label = xp.empty_like(scores[:, 0], dtype=xp.float64)
     furthest = 0.0
     step = max(256, SLICE // classes)
-    first = _numbers(step, logits) * classes
+    first = like(np.arange(step), logits) * classes
     for start in range(0, len(scores), step):
         part = slice(start, start + step)
         z = scores[part]
