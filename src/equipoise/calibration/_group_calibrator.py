@@ -88,6 +88,8 @@ class SmallGroupWarning(CalibrationWarning):
 class BoundWarning(CalibrationWarning):
     """Temperatures that reached a bound: the predictions are all right, or mostly wrong.
 
+    Groups that shrinkage gives a weight of less than one half are not named.
+
     Attributes
     ----------
     temperatures
@@ -207,6 +209,8 @@ class GroupCalibrator:
             rows = np.bincount(members, weight, len(groups)).astype(np.float64)
         reasons = _reasons(codes, members, groups, weight, classes, method)
         lacking = np.array([group in reasons for group in groups], bool)
+        trust = np.zeros(len(groups))
+        trust[~lacking] = rows[~lacking] / (rows[~lacking] + shrinkage)
         common: Calibrator
         fitted: list[Calibrator]
         n_iter, converged, at_bound = 0, True, dict[Hashable, float]()
@@ -214,8 +218,10 @@ class GroupCalibrator:
             found = group_temperatures(scores, codes, weight, members, lacking, bounds, solver)
             n_iter, converged, values = found.n_iter, found.converged, found.values.tolist()
             common, fitted = Temperature(values[0]), [Temperature(t) for t in values[1:]]
-            reached = zip((None, *groups), values, found.at_bound, strict=True)
-            at_bound = {group: t for group, t, there in reached if there}
+            reached = found.at_bound & np.append(True, trust >= 0.5)
+            at_bound = {
+                g: t for g, t, there in zip((None, *groups), values, reached, strict=True) if there
+            }
         else:
             fit, every = METHODS[method].fit, np.ones(len(codes)) if weight is None else weight
             common = fit(scores, codes, every)
@@ -223,8 +229,6 @@ class GroupCalibrator:
             for g in np.flatnonzero(~lacking):
                 own = members == g
                 fitted[g] = fit(scores[own], codes[own], every[own])
-        trust = np.zeros(len(groups))
-        trust[~lacking] = rows[~lacking] / (rows[~lacking] + shrinkage)
         if reasons:
             warn_caller(SmallGroupWarning(reasons))
         if at_bound:

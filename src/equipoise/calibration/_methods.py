@@ -310,9 +310,9 @@ def calibrator_of(plain: dict[str, Any], n_classes: int) -> Any:
     """
     names = frozenset().union(*CALIBRATORS)
     calibrator = _rebuilt({name: value for name, value in plain.items() if name in names})
-    total = calibrator.apply(np.zeros((1, n_classes))).sum(axis=1)
-    if not abs(float(total[0]) - 1.0) < 1e-6:
-        raise ValueError(f"{str(plain)[:80]} gives no probabilities")
+    prob = calibrator.apply(np.zeros((1, n_classes)))
+    if prob.shape != (1, n_classes) or not abs(prob.sum() - 1.0) < 1e-6:
+        raise ValueError(f"its calibrators give no probabilities of {n_classes} classes")
     return calibrator
 
 

@@ -49,7 +49,7 @@ class SavedAsJson:
             if restored.classes_.ndim != 1 or len(restored.classes_) < 2:
                 raise ValueError("it has fewer than two classes")
             restored._restore(data)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ValueError(f"not a saved {cls.__name__}: {error}") from None
         return restored
 

@@ -83,22 +83,18 @@ def score_sizes(
     n, classes = scores.shape
     square, share = np.empty(n), np.full(classes, 1.0 / classes)
     step = max(256, SLICE // classes)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for start in range(0, n, step):
-            part = slice(start, start + step)
-            z = scores[part].astype(np.float64, copy=False)
-            if classes == 2:  # each is half of the difference away from their mean
-                square[part] = (0.5 * (z[:, 1] - z[:, 0])) ** 2
-            else:
-                z = z - (z @ share)[:, None]
-                square[part] = np.einsum("ij,ij->i", z, z) / classes
-        mean = np.empty(1 + n_groups)
-        mean[0] = np.average(square, weights=weight)
-        if members is not None:
-            weighted = square if weight is None else square * weight
-            rows = np.bincount(members, weight, n_groups)
-            mean[1:] = np.bincount(members, weighted, n_groups) / rows
-    if np.isinf(mean).any():
-        largest = float(np.abs(scores).max())
-        return largest * score_sizes(scores / largest, weight, members, n_groups)
+    for start in range(0, n, step):
+        part = slice(start, start + step)
+        z = scores[part].astype(np.float64, copy=False)
+        if classes == 2:  # each is half of the difference away from their mean
+            square[part] = (0.5 * (z[:, 1] - z[:, 0])) ** 2
+        else:
+            z = z - (z @ share)[:, None]
+            square[part] = np.einsum("ij,ij->i", z, z) / classes
+    mean = np.zeros(1 + n_groups)
+    mean[0] = np.average(square, weights=weight)
+    if members is not None:
+        weighted = square if weight is None else square * weight
+        rows = np.bincount(members, weight, n_groups)
+        np.divide(np.bincount(members, weighted, n_groups), rows, out=mean[1:], where=rows > 0)
     return np.sqrt(np.where(mean > 0.0, mean, 1.0))

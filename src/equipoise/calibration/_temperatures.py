@@ -101,9 +101,7 @@ def group_temperatures(
         own = np.where(lacking, common, own)
         n_iter, converged = n_iter + more, converged and done
     values = np.concatenate([common, own])
-    at_bound = (values == low) | (values == high)
-    at_bound[1:] &= ~lacking
-    return Temperatures(values, at_bound, n_iter, converged)
+    return Temperatures(values, (values == low) | (values == high), n_iter, converged)
 
 
 def _by_recipe(
