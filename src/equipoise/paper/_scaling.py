@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from equipoise._files import replace_file
-from equipoise.calibration import Problem, paper_temperatures
+from equipoise.calibration import Problem, paper_temperatures, softmax
 from equipoise.datasets import Dataset, Part, Split
 from equipoise.metrics import METRICS, AuditTable, stacked_proportional_equality
 from equipoise.sweep import RunPart, Sweep, encode, fingerprint, is_damaged
@@ -78,7 +78,7 @@ def by_recipe(data: Dataset, sweep: Sweep, seed: int) -> pa.Table:
     problem = problem.divided(torch.from_numpy(val.group), n_groups)
 
     def ece(t: Floats) -> Floats:
-        table = _table(_softmax(z["val"].numpy(), t, val), val, n_groups, 15, ["bins"])
+        table = _table(_scaled(z["val"].numpy(), t, val), val, n_groups, 15, ["bins"])
         return METRICS["ece"].of(table.pooled())[:, 0]
 
     found, _, _ = paper_temperatures(problem, ece, len(val.y), sweep.max_epochs)
@@ -98,12 +98,9 @@ def _config(sweep: Sweep, seed: int) -> Config:
     return Config("ce", None, 1.0, seed, sweep.learning_rate)
 
 
-def _softmax(z: Floats, t: Floats, part: Part) -> Floats:
+def _scaled(z: Floats, t: Floats, part: Part) -> Floats:
     """Return probabilities (class, config, n) of logits (config, n, class) over temperatures."""
-    scaled = np.moveaxis(z, -1, 0) / t[:, part.group]
-    prob: Floats = np.exp(scaled - scaled.max(0))
-    prob /= prob.sum(0)
-    return prob
+    return softmax(np.moveaxis(z, -1, 0), t[:, part.group], axis=0)
 
 
 def _table(prob: Floats, part: Part, n_groups: int, bins: int, sums: list[str]) -> AuditTable:
@@ -120,7 +117,7 @@ def _table(prob: Floats, part: Part, n_groups: int, bins: int, sums: list[str]) 
 
 def _figures(z: Floats, t: Floats, part: Part, split: Split) -> dict[str, Floats]:
     """Measure logits (config, n, class) divided by temperatures (config, group)."""
-    prob, n_groups = _softmax(z, t, part), t.shape[1]
+    prob, n_groups = _scaled(z, t, part), t.shape[1]
     count = np.zeros((n_groups, len(prob)))
     np.add.at(count, (split.train.group, split.train.y), 1.0)
     fifteen = _table(prob, part, n_groups, 15, ["bins", "rates"])

@@ -15,9 +15,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from equipoise._files import read_model, write_model
 from equipoise._inputs import from_plain, split_columns, to_plain
-from equipoise.calibration import GroupTemperatureScaling, TemperatureScaling
+from equipoise.calibration import (
+    CalibrationWarning,
+    GroupTemperatureScaling,
+    TemperatureScaling,
+    softmax,
+)
 from equipoise.datasets import Part, Preprocessor, Split
 from equipoise.training._engine import Config, epochs_of
+from equipoise.training._epoch_metrics import BOUNDS
 from equipoise.training._names import LOSS_NAMES, STOPPING
 from equipoise.training._rho import resolve_rho, rho_from_plain, rho_to_plain
 from equipoise.training._rows import GroupEstimator, checked_rows, hold_out
@@ -242,16 +248,16 @@ class GroupwiseMLPClassifier(GroupEstimator):
         logits, labels = self._forward(val.X), tuple(range(len(self.classes_)))
         with warnings.catch_warnings():
             # of few held-out rows; a fact of the fit, and temperatures_ show it
-            warnings.filterwarnings("ignore", message=".*reached its bound")
+            warnings.simplefilter("ignore", CalibrationWarning)
             if self.calibrate == "common" or not self.groups_:
-                self.scaling_ = TemperatureScaling().fit(
+                self.scaling_ = TemperatureScaling(bounds=BOUNDS).fit(
                     logits, val.y, sample_weight=val.weight, labels=labels
                 )
             else:
                 own = np.empty(len(val.group), dtype=object)
                 own[:] = [self.groups_[g] for g in val.group]
                 scaling = GroupTemperatureScaling(
-                    unseen_group=self.unseen_group, shrinkage=self.shrinkage
+                    unseen_group=self.unseen_group, shrinkage=self.shrinkage, bounds=BOUNDS
                 ).fit(
                     logits,
                     val.y,
@@ -262,6 +268,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
                 for name in self.groups_:  # with no held-out row: the common one
                     scaling.temperatures_.setdefault(name, scaling.temperature_)
                     scaling.shares_.setdefault(name, 0.0)
+                    scaling.trust_.setdefault(name, 0.0)
                 self.scaling_, self.temperatures_ = scaling, scaling.temperatures_
         self.temperature_ = self.scaling_.temperature_
 
@@ -301,8 +308,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
             return self.scaling_.predict_proba(logits, sensitive_features=group)
         if self.scaling_ is not None:
             return self.scaling_.predict_proba(logits)
-        prob = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return np.asarray(prob / prob.sum(axis=1, keepdims=True))
+        return softmax(logits)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable labels; no temperature changes them, so no group is needed."""
