@@ -21,8 +21,7 @@ from equipoise.cli import _train as train
 from equipoise.cli import main
 from equipoise.datasets import Dataset, FrameEncoder
 from equipoise.metrics import GroupRates
-from equipoise.training import LOSSES, GroupwiseMLPClassifier
-from equipoise.training._mlp import STOPPING
+from equipoise.training import LOSS_NAMES, STOPPING, GroupwiseMLPClassifier
 
 QUICK = ("--max-epochs", "20", "--learning-rate", "0.01", "--hidden-layer-sizes", "8")
 HEADER = ["id", "age", "job, now", "member", "sex", "race", "income"]
@@ -235,8 +234,9 @@ def test_defaults_are_the_estimators(trained, parameters):
     data = trained / "people.csv"
     start("train", data, "--target", "income", "--group", "sex", "--out", "m")
     assert parameters == GroupwiseMLPClassifier(random_state=0).get_params()
-    assert tuple(LOSSES) == train.LOSSES
-    assert (*STOPPING, "none") == train.STOPPING
+    choices = {p.name: getattr(p.type, "choices", ()) for p in main.commands["train"].params}
+    assert tuple(choices["loss"]) == LOSS_NAMES
+    assert tuple(choices["early_stopping"]) == (*STOPPING, "none")
 
 
 def test_options(trained, parameters):

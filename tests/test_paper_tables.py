@@ -126,7 +126,7 @@ def test_table3_as_published(digest, raw):
         assert row[name.format("recipe")] == near(np.mean(recipe))
 
 
-def test_table3_as_it_should_be(digest, raw):
+def test_table3_validated(digest, raw):
     row = cells(tables.temperature_scaling_validated([digest]))
     for objective, metric, name in (("pe", "pe", "PE"), ("ece", "ece15", "ECE")):
         found = []
@@ -187,7 +187,7 @@ def test_the_baselines_differ(digest):
 
 
 @pytest.mark.parametrize("name", oracle.TABLES)
-def test_as_it_should_be(digest, raw, name):
+def test_validated(digest, raw, name):
     _, calibration = oracle.TABLES[name]
     every = tables.all_validated([digest], name)
     pe = "pe_deterministic" if name == "table6" else "pe"
@@ -379,7 +379,7 @@ def columns(rows):
 
 
 def verdicts(digests):
-    """Return claim to (as published, as it should be)."""
+    """Return claim to (as published, validated)."""
     table = claims_tables(digests)[0][1]
     assert len(set(table.header)) == len(table.header)
     return {row[0]: (row[1], row[3]) for row in table.rows}
@@ -418,7 +418,7 @@ def test_what_is_clearly_worse_does_not_hold():
         assert both == others.get(claim, (NOT, NOT)), claim
 
 
-def test_what_is_noise_does_not_hold_as_it_should_be():
+def test_what_is_noise_does_not_hold_validated():
     """All techniques are cross-entropy, so the best of seven on the test set is luck."""
     found = verdicts(several(noise=0.4))
     assert found[TRADE][0] == HOLDS
@@ -519,7 +519,7 @@ def test_a_difference_counts_where_its_interval_excludes_0():
 
 
 def counted(digest, text):
-    """Return (true, leaning, labels) as published and as it should be."""
+    """Return (true, leaning, labels) as published and validated."""
     (claim,) = [c for c in CLAIMS if c.text == text]
     found = []
     for cases in (claim.published(digest), claim.validated(digest)):
@@ -816,10 +816,10 @@ def test_terminal(digest, width):
 
 
 def test_headings():
-    assert results.heading("table4-validated", "as it should be") == "Table 4, as it should be"
+    assert results.heading("table4-validated", "validated") == "Table 4, validated"
     assert results.heading("table2", "") == "Table 2"
     assert results.heading("claims", "both readings") == "Claims, both readings"
-    assert results.heading("claims-validated", "as it should be") == "Claims, as it should be"
+    assert results.heading("claims-validated", "validated") == "Claims, validated"
 
 
 # --- figures and the folder of results --------------------------------------------------------
@@ -904,7 +904,7 @@ def test_folder_of_results(digest, tmp_path, monkeypatch):
     assert "1 dataset (german), 90 runs, 6 epochs each" in page
     for name in re.findall(r"\((figures/.*?)\)", page):
         assert (tmp_path / name).exists()
-    for note in ("as it should be", "Dead networks", "MMCE-W 100%", tables.BASELINES["point"]):
+    for note in ("validated", "Dead networks", "MMCE-W 100%", tables.BASELINES["point"]):
         assert note in page
     # the baseline is that of the tables with every technique too
     assert (tmp_path / "tables" / "table5-all.csv").read_text() == as_csv(

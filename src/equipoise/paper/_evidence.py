@@ -1,7 +1,7 @@
 """Where a claim of the paper is true: its cases, a dataset at a time, under both readings.
 
-Functions ending in `_published` read the runs as the paper does; those ending in `_validated` as
-it should be done.
+Functions ending in `_published` choose on the test set, as the paper does; those ending in
+`_validated` on validation.
 """
 
 from __future__ import annotations
