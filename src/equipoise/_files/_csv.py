@@ -1,0 +1,195 @@
+"""CSV files: separator, header, compression, and what is wrong with those that cannot be read.
+
+DuckDB reads them. What it refuses is looked at once more here, so that every command and every
+engine names the same line and the same mistake.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import csv
+import dataclasses
+import gzip
+import io
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import IO, cast
+
+from equipoise._files._paths import File
+from equipoise._inputs import counted
+
+BLOCK = 1 << 20
+"""Bytes looked at together."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Separator and columns of CSV files.
+
+    Attributes
+    ----------
+    separator
+        Comma, semicolon or tab: the one that the header has most of.
+    headings
+        Names as the header has them, without spaces around them.
+    names
+        The same, with a name for each column that has none: the row numbers that pandas writes.
+    """
+
+    separator: str
+    headings: tuple[str, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all columns, none of them empty."""
+        return [name or f"column {i}" for i, name in enumerate(self.headings)]
+
+
+def layout_of(files: Sequence[File]) -> Layout:
+    """Return what the headers say; refuse different ones, and text that is not UTF-8."""
+    first: Layout | None = None
+    for file in files:
+        if file.is_remote:
+            raise ValueError(f"{file.name} is a remote CSV file; copy it here, or use Parquet")
+        _check_utf8(file)
+        own = _header(file)
+        if first is None:
+            first = own
+        elif first != own:
+            raise ValueError(
+                f"{file.name} and {files[0].name} have different columns; give both the same header"
+            )
+    assert first is not None
+    return first
+
+
+def _header(file: File) -> Layout:
+    with _opened(file) as text:
+        separator = max(",;\t", key=text.readline().count)
+    with contextlib.closing(_rows(file, separator)) as rows:
+        _, headings = next(rows, (1, []))
+    names = [name.strip() for name in headings]
+    if not any(names):
+        raise ValueError(f"{file.name} is empty; a CSV file begins with the names of its columns")
+    refuse_twins(file.name, [name for name in names if name])
+    return Layout(separator, tuple(names))
+
+
+def _opened(file: File) -> io.TextIOWrapper:
+    return io.TextIOWrapper(open_bytes(file), encoding="utf-8-sig", newline="")
+
+
+def refuse_twins(file: str, names: Sequence[str]) -> None:
+    """Refuse columns of the same name; to DuckDB and Spark p and P are the same."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.get(name.casefold())
+        seen[name.casefold()] = name
+        if other is None:
+            continue
+        if other == name:
+            raise ValueError(f"{file} has several columns named {name!r}; rename all but one")
+        raise ValueError(
+            f"{file} has columns named {other!r} and {name!r}, which databases take for one; "
+            "rename one of them"
+        )
+
+
+def open_bytes(file: File) -> IO[bytes]:
+    """Open a file for reading, decompressed."""
+    if file.compression == ".gz":
+        return cast("IO[bytes]", gzip.open(file.path))
+    if file.compression == ".zst":
+        import pyarrow as pa
+
+        return cast("IO[bytes]", io.BufferedReader(pa.input_stream(file.path, compression="zstd")))
+    return Path(file.path).open("rb")
+
+
+def _check_utf8(file: File) -> None:
+    """Refuse what is not UTF-8, in columns that nobody asks for too."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    line, pending = 1, False
+    try:
+        with open_bytes(file) as raw:
+            while block := raw.read(BLOCK):
+                # most text is ASCII, and that is seen ten times as fast as it is decoded
+                if pending or not block.isascii():
+                    decoder.decode(block)
+                    pending = bool(decoder.getstate()[0])
+                line += block.count(b"\n")
+            decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        line += error.object[: error.start].count(b"\n")
+        byte = error.object[error.start]
+        raise ValueError(
+            f"{file.name}, line {line}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8"
+        ) from None
+    except (OSError, EOFError) as error:
+        kind = {".gz": "gzip", ".zst": "zstd"}.get(file.compression)
+        damaged = f" as {kind}, it is damaged or cut short" if kind else ""
+        raise ValueError(f"{file.name} cannot be read{damaged}: {error}") from None
+
+
+def _rows(file: File, separator: str) -> Generator[tuple[int, list[str]]]:
+    """Give each row and the line where it starts."""
+    with _opened(file) as text:
+        reader = csv.reader(text, delimiter=separator, skipinitialspace=True, strict=True)
+        line = 1
+        try:
+            for row in reader:
+                yield line, row
+                line = reader.line_num + 1
+        except csv.Error:
+            raise ValueError(
+                f"{file.name}, line {line}: a quote is not closed, or text follows the quote that "
+                "closes a cell; write a quote within a cell twice, and quotes around the cell"
+            ) from None
+        if isinstance(text.newlines, tuple):
+            raise ValueError(
+                f"{file.name} has lines that end in different ways (Windows and Unix); save it "
+                "with one kind of line end"
+            )
+
+
+def refuse_malformed(files: Sequence[File], layout: Layout) -> None:
+    """Raise for the first mistake, with its line, if one is found."""
+    for file in files:
+        for line, row in _rows(file, layout.separator):
+            if row and len(row) != len(layout.headings):
+                raise ValueError(
+                    f"{file.name}, line {line}: {counted(len(row), 'value')} for "
+                    f"{counted(len(layout.headings), 'column')}; put text that contains the "
+                    "separator in quotes"
+                )
+
+
+def scan(files: Sequence[File], layout: Layout) -> str:
+    """Return DuckDB's table of CSV files, all columns text, empty where a cell is empty."""
+    columns = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in layout.names)
+    return (
+        f"read_csv({listed(files)}, columns = {{{columns}}}, auto_detect = false, header = true, "
+        f"""delim = {quoted(layout.separator)}, quote = '"', escape = '"', """
+        "hive_partitioning = false)"
+    )
+
+
+def listed(files: Sequence[File]) -> str:
+    """Return files as a list of DuckDB's, their names taken literally."""
+    return "[" + ", ".join(quoted(_literal(file)) for file in files) + "]"
+
+
+def _literal(file: File) -> str:
+    # DuckDB takes every name for a pattern
+    return "".join(f"[{c}]" if c in "*?[" else c for c in file.path)
+
+
+def quoted(text: str) -> str:
+    """Return text as SQL has it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def identifier(name: str) -> str:
+    """Return a column's name as SQL has it."""
+    return '"' + name.replace('"', '""') + '"'
