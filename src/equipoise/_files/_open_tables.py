@@ -233,9 +233,7 @@ def _polars(files: Files, text: _Text | None, stack: contextlib.ExitStack) -> An
         # taken apart by DuckDB, so that all engines see the same cells
         paths = [str(_temporary(stack) / "table.parquet")]
         with connected() as connection:
-            connection.execute(
-                f"COPY ({text.query(files)}) TO {quoted(paths[0])} (FORMAT parquet)"
-            )
+            connection.execute(f"COPY ({text.query(files)}) TO {quoted(paths[0])} (FORMAT parquet)")
     return pl.scan_parquet(paths, hive_partitioning=False, glob=False)
 
 

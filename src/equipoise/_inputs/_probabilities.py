@@ -97,7 +97,7 @@ def _refuse_probabilities(part: NDArray[Any], out: NDArray[np.float64], start: i
 def probability_faults(
     columns: Sequence[NDArray[Any]], names: Sequence[str]
 ) -> Iterator[tuple[NDArray[np.bool_], str, str, str]]:
-    """Say what is wrong with columns of probabilities of some rows: the rule of `probability_slice`.
+    """Say what is wrong with columns of probabilities, by the rule of `probability_slice`.
 
     Gives, for each kind of fault, the rows that have it, what it is, what the first of them has,
     and the remedy.
@@ -111,7 +111,7 @@ def probability_faults(
         yield outside, f"column {name!r} is not within 0..1", first, NOT_WITHIN
         sound &= ~missing & ~outside
     if len(columns) > 1:
-        total = np.sum(columns, axis=0, dtype=np.float64)
+        total = np.stack(columns).sum(axis=0, dtype=np.float64)
         off = sound & ~_sums_to_one(total)
         first = f" (the first sum: {total[np.argmax(off)]:.6g})"
         yield off, f"columns {', '.join(names)} do not sum to 1", first, NOT_ONE

@@ -31,10 +31,11 @@ from equipoise.cli import (
 from equipoise.cli import (
     _train as train,
 )
+from equipoise.cli._shared import BadInput, said
 
 
 class _Group(click.Group):
-    """Shows a mistake of the user's as one line instead of a traceback."""
+    """Shows a mistake in the input as one line instead of a traceback, and exits with 2."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -42,7 +43,7 @@ class _Group(click.Group):
         except BrokenPipeError:
             raise
         except (OSError, TypeError, ValueError, ImportError) as error:
-            raise click.ClickException(str(error)) from error
+            raise BadInput(said(error)) from error
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
