@@ -7,12 +7,12 @@ engine names the same line and the same mistake.
 from __future__ import annotations
 
 import codecs
-import contextlib
 import csv
 import dataclasses
 import gzip
 import io
-from collections.abc import Generator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, cast
 
@@ -25,7 +25,7 @@ BLOCK = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Separator and columns of CSV files.
+    """What CSV files look like.
 
     Attributes
     ----------
@@ -33,47 +33,53 @@ class Layout:
         Comma, semicolon or tab: the one that the header has most of.
     headings
         Names as the header has them, without spaces around them.
-    names
-        The same, with a name for each column that has none: the row numbers that pandas writes.
+    line_ends
+        How the lines of each file end.
     """
 
     separator: str
     headings: tuple[str, ...]
+    line_ends: tuple[str, ...]
 
     @property
     def names(self) -> list[str]:
-        """Names of all columns, none of them empty."""
+        """Names of all columns; one without a heading has the row numbers that pandas writes."""
         return [name or f"column {i}" for i, name in enumerate(self.headings)]
 
 
 def layout_of(files: Sequence[File]) -> Layout:
     """Return what the headers say; refuse different ones, and text that is not UTF-8."""
-    first: Layout | None = None
+    found = []
     for file in files:
         if file.is_remote:
             raise ValueError(f"{file.name} is a remote CSV file; copy it here, or use Parquet")
         _check_utf8(file)
-        own = _header(file)
-        if first is None:
-            first = own
-        elif first != own:
+        found.append(_header(file))
+        if found[0][:2] != found[-1][:2]:
             raise ValueError(
                 f"{file.name} and {files[0].name} have different columns; give both the same header"
             )
-    assert first is not None
-    return first
+    return Layout(*found[0][:2], tuple(line_end for _, _, line_end in found))
 
 
-def _header(file: File) -> Layout:
+def _header(file: File) -> tuple[str, tuple[str, ...], str]:
+    """Return the separator, the names of the columns, and how lines end."""
     with _opened(file) as text:
-        separator = max(",;\t", key=text.readline().count)
-    with contextlib.closing(_rows(file, separator)) as rows:
-        _, headings = next(rows, (1, []))
+        line = text.readline()
+        separator = max(",;\t", key=line.count)
+        text.seek(0)
+
+        def lines() -> Iterator[str]:
+            nonlocal line
+            for line in text:  # noqa: UP028 - the last one is kept
+                yield line
+
+        _, headings = next(_rows(file, lines(), separator), (1, []))
     names = [name.strip() for name in headings]
     if not any(names):
         raise ValueError(f"{file.name} is empty; a CSV file begins with the names of its columns")
     refuse_twins(file.name, [name for name in names if name])
-    return Layout(separator, tuple(names))
+    return separator, tuple(names), line[len(line.rstrip("\r\n")) :] or "\n"
 
 
 def _opened(file: File) -> io.TextIOWrapper:
@@ -132,47 +138,52 @@ def _check_utf8(file: File) -> None:
         raise ValueError(f"{file.name} cannot be read{damaged}: {error}") from None
 
 
-def _rows(file: File, separator: str) -> Generator[tuple[int, list[str]]]:
+def _rows(file: File, lines: Iterable[str], separator: str) -> Iterator[tuple[int, list[str]]]:
     """Give each row and the line where it starts."""
-    with _opened(file) as text:
-        reader = csv.reader(text, delimiter=separator, skipinitialspace=True, strict=True)
-        line = 1
-        try:
-            for row in reader:
-                yield line, row
-                line = reader.line_num + 1
-        except csv.Error:
-            raise ValueError(
-                f"{file.name}, line {line}: a quote is not closed, or text follows the quote that "
-                "closes a cell; write a quote within a cell twice, and quotes around the cell"
-            ) from None
-        if isinstance(text.newlines, tuple):
-            raise ValueError(
-                f"{file.name} has lines that end in different ways (Windows and Unix); save it "
-                "with one kind of line end"
-            )
+    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
+    line = 1
+    try:
+        for row in reader:
+            yield line, row
+            line = reader.line_num + 1
+    except csv.Error:
+        raise ValueError(
+            f"{file.name}, line {line}: a quote is not closed, or text follows the quote that "
+            "closes a cell; write a quote within a cell twice, and quotes around the cell"
+        ) from None
 
 
 def refuse_malformed(files: Sequence[File], layout: Layout) -> None:
     """Raise for the first mistake, with its line, if one is found."""
     for file in files:
-        for line, row in _rows(file, layout.separator):
-            if row and len(row) != len(layout.headings):
+        with _opened(file) as text:
+            for line, row in _rows(file, text, layout.separator):
+                if row and len(row) != len(layout.headings):
+                    raise ValueError(
+                        f"{file.name}, line {line}: {counted(len(row), 'value')} for "
+                        f"{counted(len(layout.headings), 'column')}; put text that contains the "
+                        "separator in quotes"
+                    )
+            if isinstance(text.newlines, tuple):
                 raise ValueError(
-                    f"{file.name}, line {line}: {counted(len(row), 'value')} for "
-                    f"{counted(len(layout.headings), 'column')}; put text that contains the "
-                    "separator in quotes"
+                    f"{file.name} has lines that end in different ways (Windows and Unix); save "
+                    "it with one kind of line end"
                 )
 
 
 def scan(files: Sequence[File], layout: Layout) -> str:
-    """Return DuckDB's table of CSV files, all columns text, empty where a cell is empty."""
+    """Return DuckDB's table of CSV files, all columns text, in the order of the rows."""
     columns = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in layout.names)
-    return (
-        f"read_csv({listed(files)}, columns = {{{columns}}}, auto_detect = false, header = true, "
-        f"""delim = {quoted(layout.separator)}, quote = '"', escape = '"', """
+    # DuckDB would look for the line end within quotes too, and lose rows where it finds another
+    runs = itertools.groupby(zip(files, layout.line_ends, strict=True), key=lambda pair: pair[1])
+    tables = [
+        f"SELECT * FROM read_csv({listed([file for file, _ in run])}, columns = {{{columns}}}, "
+        f"""auto_detect = false, header = true, delim = {quoted(layout.separator)}, quote = '"', """
+        f"""escape = '"', new_line = {quoted(line_end.encode("unicode_escape").decode())}, """
         "hive_partitioning = false)"
-    )
+        for line_end, run in runs
+    ]
+    return f"({' UNION ALL '.join(tables)})"
 
 
 def listed(files: Sequence[File]) -> str:
