@@ -12,8 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from equipoise._files._csv import identifier, layout_of, scan
-from equipoise._files._open_tables import connected, parquet_rows, reading
+from equipoise._files._csv import layout_of, refuse_surplus, scan
+from equipoise._files._duckdb import connected, identifier
+from equipoise._files._open_tables import parquet_rows, reading
 from equipoise._files._paths import Files, found
 from equipoise._inputs import check_column
 
@@ -38,6 +39,8 @@ class Reader:
         self._files, self.name, self.is_text = files, files.name, files.is_text
         self._layout = layout_of(files.each) if files.is_text else None
         if self._layout is not None:
+            with reading(self.name, files, self._layout):
+                refuse_surplus(files.each, self._layout)
             self.schema = pa.schema([(name, pa.string()) for name in self._layout.headings])
         else:
             parquet_rows(files.each)

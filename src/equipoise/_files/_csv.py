@@ -7,15 +7,18 @@ engine names the same line and the same mistake.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import dataclasses
 import gzip
 import io
 import itertools
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, cast
 
+from equipoise._files._duckdb import connected, listed, quoted
 from equipoise._files._paths import File
 from equipoise._inputs import counted
 
@@ -35,11 +38,14 @@ class Layout:
         Names as the header has them, without spaces around them.
     line_ends
         How the lines of each file end.
+    has_open_ends
+        Whether some line seems to end in an empty cell.
     """
 
     separator: str
     headings: tuple[str, ...]
     line_ends: tuple[str, ...]
+    has_open_ends: bool
 
     @property
     def names(self) -> list[str]:
@@ -48,18 +54,20 @@ class Layout:
 
 
 def layout_of(files: Sequence[File]) -> Layout:
-    """Return what the headers say; refuse different ones, and text that is not UTF-8."""
-    found = []
+    """Return what the headers say; refuse different ones, and what is not text in UTF-8."""
+    found: list[tuple[str, tuple[str, ...], str]] = []
+    open_ends = False
     for file in files:
         if file.is_remote:
             raise ValueError(f"{file.name} is a remote CSV file; copy it here, or use Parquet")
-        _check_utf8(file)
-        found.append(_header(file))
+        with _readable(file):
+            found.append(_header(file))
+            open_ends |= _check_utf8(file, found[0][0])
         if found[0][:2] != found[-1][:2]:
             raise ValueError(
                 f"{file.name} and {files[0].name} have different columns; give both the same header"
             )
-    return Layout(*found[0][:2], tuple(line_end for _, _, line_end in found))
+    return Layout(*found[0][:2], tuple(line_end for _, _, line_end in found), open_ends)
 
 
 def _header(file: File) -> tuple[str, tuple[str, ...], str]:
@@ -83,7 +91,8 @@ def _header(file: File) -> tuple[str, tuple[str, ...], str]:
 
 
 def _opened(file: File) -> io.TextIOWrapper:
-    return io.TextIOWrapper(open_bytes(file), encoding="utf-8-sig", newline="")
+    # bytes that are not UTF-8 are refused by a check of their own
+    return io.TextIOWrapper(open_bytes(file), encoding="utf-8-sig", errors="replace", newline="")
 
 
 def refuse_twins(file: str, names: Sequence[str]) -> None:
@@ -113,10 +122,22 @@ def open_bytes(file: File) -> IO[bytes]:
     return Path(file.path).open("rb")
 
 
-def _check_utf8(file: File) -> None:
-    """Refuse what is not UTF-8, in columns that nobody asks for too."""
+@contextlib.contextmanager
+def _readable(file: File) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, EOFError, zlib.error) as error:
+        kind = {".gz": "gzip", ".zst": "zstd"}.get(file.compression)
+        damaged = f" as {kind}, it is damaged or cut short" if kind else ""
+        raise ValueError(f"{file.name} cannot be read{damaged}: {error}") from None
+
+
+def _check_utf8(file: File, separator: str) -> bool:
+    """Refuse what is not UTF-8, in any column; say whether a line ends in an empty cell."""
     decoder = codecs.getincrementaldecoder("utf-8")()
-    line, pending = 1, False
+    empty = separator.encode(), b'""'
+    ends = [cell + end for cell in empty for end in (b"\r", b"\n")]
+    line, pending, tail, found = 1, False, b"", False
     try:
         with open_bytes(file) as raw:
             while block := raw.read(BLOCK):
@@ -125,17 +146,17 @@ def _check_utf8(file: File) -> None:
                     decoder.decode(block)
                     pending = bool(decoder.getstate()[0])
                 line += block.count(b"\n")
-            decoder.decode(b"", final=True)
+                block = tail + block
+                found = found or any(end in block for end in ends)
+                tail = block[-2:]
+        decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
         line += error.object[: error.start].count(b"\n")
-        byte = error.object[error.start]
         raise ValueError(
-            f"{file.name}, line {line}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8"
+            f"{file.name}, line {line}: byte 0x{error.object[error.start]:02x} is not UTF-8; save "
+            "the file as UTF-8"
         ) from None
-    except (OSError, EOFError) as error:
-        kind = {".gz": "gzip", ".zst": "zstd"}.get(file.compression)
-        damaged = f" as {kind}, it is damaged or cut short" if kind else ""
-        raise ValueError(f"{file.name} cannot be read{damaged}: {error}") from None
+    return found or tail.endswith(empty)
 
 
 def _rows(file: File, lines: Iterable[str], separator: str) -> Iterator[tuple[int, list[str]]]:
@@ -171,36 +192,34 @@ def refuse_malformed(files: Sequence[File], layout: Layout) -> None:
                 )
 
 
-def scan(files: Sequence[File], layout: Layout) -> str:
+def refuse_surplus(files: Sequence[File], layout: Layout) -> None:
+    """Refuse rows with a value too many that is empty: DuckDB does not count it."""
+    if not layout.has_open_ends:
+        return
+    wider = dataclasses.replace(layout, headings=(*layout.headings, "one more"))
+    with connected() as connection:
+        query = f"SELECT 1 FROM {scan(files, wider, 'ignore_errors = true')} LIMIT 1"
+        if connection.execute(query).fetchall():
+            refuse_malformed(files, layout)
+
+
+def scan(files: Sequence[File], layout: Layout, *options: str) -> str:
     """Return DuckDB's table of CSV files, all columns text, in the order of the rows."""
     columns = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in layout.names)
     # DuckDB would look for the line end within quotes too, and lose rows where it finds another
     runs = itertools.groupby(zip(files, layout.line_ends, strict=True), key=lambda pair: pair[1])
-    tables = [
-        f"SELECT * FROM read_csv({listed([file for file, _ in run])}, columns = {{{columns}}}, "
-        f"""auto_detect = false, header = true, delim = {quoted(layout.separator)}, quote = '"', """
-        f"""escape = '"', new_line = {quoted(line_end.encode("unicode_escape").decode())}, """
-        "hive_partitioning = false)"
-        for line_end, run in runs
-    ]
+    tables = []
+    for line_end, run in runs:
+        settings = (
+            listed([file for file, _ in run]),
+            f"columns = {{{columns}}}",
+            "auto_detect = false",
+            "header = true",
+            f"delim = {quoted(layout.separator)}",
+            """quote = '"', escape = '"'""",
+            f"new_line = {quoted(line_end.encode('unicode_escape').decode())}",
+            "hive_partitioning = false",
+            *options,
+        )
+        tables.append(f"SELECT * FROM read_csv({', '.join(settings)})")
     return f"({' UNION ALL '.join(tables)})"
-
-
-def listed(files: Sequence[File]) -> str:
-    """Return files as a list of DuckDB's, their names taken literally."""
-    return "[" + ", ".join(quoted(_literal(file)) for file in files) + "]"
-
-
-def _literal(file: File) -> str:
-    # DuckDB takes every name for a pattern
-    return "".join(f"[{c}]" if c in "*?[" else c for c in file.path)
-
-
-def quoted(text: str) -> str:
-    """Return text as SQL has it."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-def identifier(name: str) -> str:
-    """Return a column's name as SQL has it."""
-    return '"' + name.replace('"', '""') + '"'

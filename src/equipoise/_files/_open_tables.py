@@ -21,15 +21,14 @@ import narwhals as nw
 
 from equipoise._files._csv import (
     Layout,
-    identifier,
     layout_of,
-    listed,
     open_bytes,
-    quoted,
     refuse_malformed,
+    refuse_surplus,
     refuse_twins,
     scan,
 )
+from equipoise._files._duckdb import connected, identifier, listed, quoted
 from equipoise._files._paths import File, Files, found, is_path
 from equipoise._inputs import need
 
@@ -94,6 +93,8 @@ def opened(data: Any, engine: str = "duckdb", numbers: Sequence[str] = ()) -> It
         layout = layout_of(files.each) if files.is_text else None
         rows = None if files.is_text else parquet_rows(files.each)
         stack.enter_context(reading(files.name, files, layout))
+        if layout is not None:
+            refuse_surplus(files.each, layout)
         open_with = {"duckdb": _duckdb, "polars": _polars, "spark": _spark}[engine]
         native = open_with(files, _Text.of(files, layout, numbers), stack)
         yield Opened(
@@ -208,17 +209,8 @@ class _Text:
         return f"SELECT *{parsed} FROM {scan(files.each, self.layout)}"
 
 
-def connected() -> Any:
-    """Return a connection to a DuckDB that fetches nothing from elsewhere."""
-    duckdb = need("duckdb", at_least="1.3", what="reading files")
-    return duckdb.connect(
-        config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
-    )
-
-
 def _duckdb(files: Files, text: _Text | None, stack: contextlib.ExitStack) -> Any:
     connection = stack.enter_context(connected())
-    connection.execute("SET enable_progress_bar = false")
     if text is not None:
         return connection.sql(text.query(files))
     return connection.sql(
