@@ -3,6 +3,7 @@
 from equipoise.calibration._classifier import GroupCalibratedClassifier
 from equipoise.calibration._methods import METHODS
 from equipoise.calibration._paper_temperatures import paper_temperatures
+from equipoise.calibration._predictions_file import Applied, FileCalibration
 from equipoise.calibration._temperature_scaling import (
     GroupTemperatureScaling,
     TemperatureScaling,
@@ -12,6 +13,8 @@ from equipoise.calibration._temperature_solver import Problem, solve
 
 __all__ = [
     "METHODS",
+    "Applied",
+    "FileCalibration",
     "GroupCalibratedClassifier",
     "GroupTemperatureScaling",
     "Problem",
