@@ -13,20 +13,12 @@ from sklearn.base import clone
 from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
-from equipoise._inputs import probability_slice
-
-__all__ = ["SCORES", "SMALLEST", "check_scores", "class_scores", "out_of_fold", "stratified_folds"]
+from equipoise.calibration._scores import scores_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Fold = tuple[NDArray[Any], NDArray[Any]]
 """Rows to fit on, and rows to score."""
-
-SMALLEST = 1e-6
-"""What a smaller probability counts as, so that an exact 0 has a logarithm.
-
-Forests, nearest neighbours and float32 saturate at 0 and 1; at a value as tiny as 1e-12 the few
-such rows that are wrong would decide a whole temperature."""
 
 
 # --- scores ----------------------------------------------------------------------------------
@@ -67,7 +59,7 @@ def class_scores(
             "an SVC needs decision_function_shape='ovr'"
         )
     if method == "predict_proba":
-        raw = np.log(np.maximum(probability_slice(raw, slice(0, len(raw))).T, SMALLEST))
+        raw = scores_of(raw)
     scores = np.ascontiguousarray(raw, dtype=np.float64)
     finite = np.isfinite(scores).all(axis=1)
     if not finite.all():

@@ -530,6 +530,7 @@ def _unpool(model: GroupwiseMLPClassifier, pooled: dict[Hashable, int]) -> None:
     scaling, total = model.scaling_, sum(pooled.values())
     assert isinstance(scaling, GroupTemperatureScaling)
     temperature, share = scaling.temperatures_.pop(POOLED), scaling.shares_.pop(POOLED)
+    trust = scaling.trust_.pop(POOLED)
     for group, rows in pooled.items():
-        scaling.temperatures_[group] = temperature
+        scaling.temperatures_[group], scaling.trust_[group] = temperature, trust
         scaling.shares_[group] = share * rows / total

@@ -18,7 +18,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from equipoise._files import read_model, write_model
 from equipoise._inputs import encode_groups, from_plain, split_columns, to_plain
-from equipoise.calibration import GroupTemperatureScaling, TemperatureScaling
+from equipoise.calibration import (
+    CalibrationWarning,
+    GroupTemperatureScaling,
+    TemperatureScaling,
+)
 from equipoise.datasets import Part, Preprocessor, Split
 
 __all__ = ["GroupwiseMLPClassifier"]
@@ -329,6 +333,8 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
                 break
 
     def _find_temperatures(self, val: Part) -> None:
+        from equipoise.training._epoch_metrics import BOUNDS
+
         self.scaling_: TemperatureScaling | None = None
         for stale in ("temperature_", "temperatures_"):
             self.__dict__.pop(stale, None)
@@ -337,18 +343,20 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
         logits, labels = self._forward(val.X), tuple(range(len(self.classes_)))
         with warnings.catch_warnings():
             # of few held-out rows; a fact of the fit, and temperatures_ show it
-            warnings.filterwarnings("ignore", message=".*reached its bound")
+            warnings.simplefilter("ignore", CalibrationWarning)
             if self.calibrate == "common" or not self.groups_:
-                self.scaling_ = TemperatureScaling().fit(logits, val.y, labels=labels)
+                common = TemperatureScaling(bounds=BOUNDS)
+                self.scaling_ = common.fit(logits, val.y, labels=labels)
             else:
                 own = np.empty(len(val.group), dtype=object)
                 own[:] = [self.groups_[g] for g in val.group]
                 scaling = GroupTemperatureScaling(
-                    unseen_group=self.unseen_group, shrinkage=self.shrinkage
+                    unseen_group=self.unseen_group, shrinkage=self.shrinkage, bounds=BOUNDS
                 ).fit(logits, val.y, sensitive_features=own, labels=labels)
                 for name in self.groups_:  # with no held-out row: the common one
                     scaling.temperatures_.setdefault(name, scaling.temperature_)
                     scaling.shares_.setdefault(name, 0.0)
+                    scaling.trust_.setdefault(name, 0.0)
                 self.scaling_, self.temperatures_ = scaling, scaling.temperatures_
         self.temperature_ = self.scaling_.temperature_
 
