@@ -21,8 +21,8 @@ from scipy.optimize import minimize_scalar
 
 import oracle_metrics as oracle
 from equipoise import GroupTemperatureScaling
+from equipoise._files import Reader, reader, write_batches
 from equipoise._inputs import text_of, typed
-from equipoise.cli import _stream as stream
 from equipoise.cli import main
 
 NOTES = ["plain", 'a "quoted" one', "comma, here", "two\nlines", "a\rb", "", "007", " spaced "]
@@ -130,8 +130,8 @@ def _here(monkeypatch, tmp_path):
 @pytest.fixture
 def small(monkeypatch):
     """Batches of a few rows."""
-    monkeypatch.setattr(stream, "BATCH", 37)
-    monkeypatch.setattr(stream, "BLOCK", 2000)
+    monkeypatch.setattr("equipoise._files._batches.BATCH", 37)
+    monkeypatch.setattr("equipoise._files._write.ROW_GROUP", 37)
 
 
 # --- fit and apply ---------------------------------------------------------------------------
@@ -299,7 +299,7 @@ def test_several_classes():
     save(frame.rename(columns=dict(zip(names, "abc", strict=True))), "other.csv")
     fit("d.csv", "one.json", label="level", prob=names)
     fit("prefixed.parquet", "two.json", label="level", prob=[f"prob_{n}" for n in names])
-    fit("other.csv", "three.json", "--classes", 'low, "middle",high', label="level", prob="abc")
+    fit("other.csv", "three.json", "--labels", 'low, "middle",high', label="level", prob="abc")
     fit("d.csv", "four.json", label="level", prob=("high", "low", "middle"))
     scalings = [GroupTemperatureScaling.load(f"{n}.json") for n in ("one", "two", "three", "four")]
     for scaling in scalings:
@@ -326,7 +326,7 @@ def test_several_classes():
         ([], [False, True]),
         (["--positive", "False"], [True, False]),
         ([], ["no", "yes"]),
-        (["--classes", "yes,no"], ["yes", "no"]),
+        (["--labels", "yes,no"], ["yes", "no"]),
         ([], ["10b", "9"]),
     ],
 )
@@ -448,10 +448,10 @@ def with_strangers(ending):
 def test_a_group_without_a_temperature(tmp_path, ending):
     frame, new = with_strangers(ending)
     fit(save(table_of(), "d.csv"))
-    shown = apply(new, "c.csv", code=1)
+    shown = apply(new, "c.csv", code=2)
     assert (
-        "group 'other' is not among those with a temperature (f; m), and such are in 5 rows "
-        "(rows 7, 20, 21, ..., counted from 0); correct them, or pass --unseen-group global or "
+        "no temperature was fitted to the group (the first: 'other'; known: f; m) in 5 rows "
+        "(rows 7, 20, 21, ..., counted from 0); correct it, or pass --unseen-group global or "
         "mixture"
     ) in " ".join(shown.split())
     assert {p.name for p in tmp_path.iterdir()} == {"d.csv", "t.json", new.name}
@@ -466,8 +466,8 @@ def test_a_group_without_a_temperature(tmp_path, ending):
     for policy, rest in (("global", scaled(p, scaling.temperature_)), ("mixture", mixture)):
         shown = apply(new, "c.csv", "--unseen-group", policy, "--force")
         assert (
-            f"Note: 5 rows are of no group in t.json; they are calibrated by the policy '{policy}'"
-            in shown
+            "Note: 5 rows belong to a group without a temperature in t.json; they are calibrated "
+            f"by the policy '{policy}'" in shown
         )
         expected = np.where(strange, rest, known)
         np.testing.assert_allclose(column("c.csv", "calibrated_p"), expected, rtol=1e-12)
@@ -475,19 +475,21 @@ def test_a_group_without_a_temperature(tmp_path, ending):
     fit("d.csv", "t.json", "--unseen-group", "mixture", "--force")
     apply(new, "c.csv", "--force")
     np.testing.assert_allclose(column("c.csv", "calibrated_p"), expected, rtol=1e-12)
-    assert "not among those" in apply(new, "e.csv", "--unseen-group", "error", code=1)
+    assert "no temperature was fitted" in apply(new, "e.csv", "--unseen-group", "error", code=2)
 
 
 def test_without_the_group_column():
     frame = table_of(50)
     fit(save(frame, "d.csv"))
     save(frame.drop(columns="sex"), "new.csv")
-    assert "no column 'sex'" in apply("new.csv", "c.csv", code=1)
-    assert "50 rows are of no group" in apply("new.csv", "c.csv", "--unseen-group", "global")
+    assert "no column 'sex'" in apply("new.csv", "c.csv", code=2)
+    assert "50 rows belong to a group without" in apply(
+        "new.csv", "c.csv", "--unseen-group", "global"
+    )
     t = GroupTemperatureScaling.load("t.json").temperature_
     np.testing.assert_allclose(column("c.csv", "calibrated_p"), scaled(frame["p"], t))
     # one that is named has to be there
-    shown = apply("new.csv", "e.csv", "--unseen-group", "global", "--group", "sex", code=1)
+    shown = apply("new.csv", "e.csv", "--unseen-group", "global", "--group", "sex", code=2)
     assert "no column 'sex'" in shown
 
 
@@ -500,16 +502,16 @@ def test_a_group_called_na_is_one_if_it_has_a_temperature():
     np.testing.assert_array_equal(
         column("c.csv", "calibrated_p"), column("c.parquet", "calibrated_p")
     )
-    shown = fit("d.csv", "e.json", code=1)
+    shown = fit("d.csv", "e.json", code=2)
     count = (frame["sex"] == "NA").sum()
-    assert f"there is no group in column sex, in {count} rows" in " ".join(shown.split())
+    assert f"column sex has no group in {count} rows" in " ".join(shown.split())
 
 
 def test_columns_of_other_names():
     frame = table_of(50)
     fit(save(frame, "d.csv"))
     save(frame.rename(columns={"p": "score", "sex": "gender"}), "new.csv")
-    assert "no column 'p'" in apply("new.csv", "c.csv", code=1)
+    assert "no column 'p'" in apply("new.csv", "c.csv", code=2)
     apply("new.csv", "c.csv", "--prob", "score", "--group", "gender")
     apply("d.csv", "e.csv")
     np.testing.assert_array_equal(
@@ -525,7 +527,7 @@ def test_temperatures_saved_in_python():
     save(frame, "d.csv")
     assert "pass --prob and --group" in apply("d.csv", "c.csv", code=2)
     shown = apply("d.csv", "c.csv", "--prob", "p", code=2)
-    assert "does not name the group's columns" in " ".join(shown.split())
+    assert "without the names of the group columns" in " ".join(shown.split())
     apply("d.csv", "c.csv", "--prob", "p", "--group", "sex")
     expected = scaling.predict_proba(log_odds, sensitive_features=frame["sex"])[:, 1]
     np.testing.assert_allclose(column("c.csv", "calibrated_p"), expected, rtol=1e-9)
@@ -544,11 +546,11 @@ def test_cells_survive_reading_and_writing(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("cells") / "d.csv"
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([["a", "b", "c"], *rows])
-    reader = stream.Reader(path)
-    batches = list(reader.batches())
+    with reader(path) as files:
+        batches = list(files.batches())
     found = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
     assert found == rows
-    stream.write_batches(path.with_name("e.csv"), reader.schema, batches)
+    write_batches(path.with_name("e.csv"), files.schema, batches)
     assert [tuple(row) for row in read_csv(path.with_name("e.csv"))[1:]] == rows
 
 
@@ -563,9 +565,10 @@ def test_batches_give_what_one_batch_gives(monkeypatch, source, target):
     fit(data)
     apply(data, f"one.{target}")
     with monkeypatch.context() as patch:
-        patch.setattr(stream, "BATCH", 64)
-        patch.setattr(stream, "BLOCK", 4000)
-        assert len(list(stream.Reader(data).batches())) > 9
+        patch.setattr("equipoise._files._batches.BATCH", 64)
+        patch.setattr("equipoise._files._write.ROW_GROUP", 64)
+        with reader(data) as files:
+            assert len(list(files.batches())) > 9
         fit(data, "again.json")
         apply(data, f"many.{target}")
     assert Path("again.json").read_text() == Path("t.json").read_text()
@@ -588,16 +591,17 @@ def test_memory_does_not_grow_with_the_file(monkeypatch, groups, target):
     del rng
     size = table.nbytes
     fit(save(table_of(groups=(0, 1)), "fit.csv"))
-    monkeypatch.setattr(stream, "BATCH", 8192)
+    monkeypatch.setattr("equipoise._files._batches.BATCH", 8192)
+    monkeypatch.setattr("equipoise._files._write.ROW_GROUP", 8192)
     before, most = pa.total_allocated_bytes(), []
-    plain = stream.Reader.batches
+    plain = Reader.batches
 
     def watched(self, columns=None):
         for batch in plain(self, columns):
             most.append(pa.total_allocated_bytes() - before)
             yield batch
 
-    monkeypatch.setattr(stream.Reader, "batches", watched)
+    monkeypatch.setattr(Reader, "batches", watched)
     apply("d.parquet", f"c.{target}")
     assert len(most) >= n // 8192
     assert max(most) < size / 2
@@ -648,7 +652,7 @@ def test_certain_integers_and_nothing_at_all():
     certain = scaled(np.array([1e-6, 1.0]) / (1 + 1e-6), np.array([t["f"], t["m"]]))
     np.testing.assert_allclose(column("c.parquet", "calibrated_p"), certain, rtol=1e-9)
     pq.write_table(pa.table({"p": pa.nulls(2), "sex": ["f", "m"]}), "null.parquet")
-    assert "(missing or NaN) in 2 rows" in apply("null.parquet", "e.csv", code=1)
+    assert "(missing or NaN) in 2 rows" in apply("null.parquet", "e.csv", code=2)
 
 
 @pytest.mark.usefixtures("small")
@@ -660,7 +664,7 @@ def test_nothing_is_left_when_a_late_row_is_wrong(tmp_path, ending):
     data = save(frame, f"new.{ending}")
     Path("c.csv").write_text("precious")
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
-    shown = apply(data, "c.csv", "--force", code=1)
+    shown = apply(data, "c.csv", "--force", code=2)
     assert (
         "column 'p' has no probability (missing or NaN) in 4 rows (rows 290, 291, 295, ..., "
         "counted from 0); drop those rows"
@@ -674,8 +678,8 @@ def test_nothing_is_left_when_writing_fails(monkeypatch, tmp_path):
     def full(_columns):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(stream, "_lines", full)
-    assert "no space left" in apply("d.csv", "c.csv", code=1)
+    monkeypatch.setattr("equipoise._files._write._lines", full)
+    assert "no space left" in apply("d.csv", "c.csv", code=2)
     assert {p.name for p in tmp_path.iterdir()} == {"d.csv", "t.json"}
 
 
@@ -774,41 +778,41 @@ def wrong_files():
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["none.csv"], 2, "'none.csv' does not exist"),
-        (["empty.csv"], 1, "empty.csv has no rows"),
-        (["header.csv"], 1, "header.csv has no rows"),
-        (["norows.parquet"], 1, "norows.parquet has no rows"),
-        (["d.xlsx"], 1, "neither .csv"),
-        (["truncated.parquet"], 1, "truncated.parquet cannot be read: "),
-        (["text.parquet"], 1, "text.parquet cannot be read: "),
-        (["torn.csv"], 1, "torn.csv, row 1 (counted from 0): 2 values for 3 columns"),
-        (["twice.csv"], 1, "several columns named 'p'"),
-        (["latin.csv"], 1, "latin.csv is not UTF-8"),
-        (["late.csv"], 1, "late.csv cannot be read: In CSV column #0: Row #3002: "),
-        (["d.csv", "--label", "yy"], 1, "no column 'yy'; did you mean 'y'?"),
-        (["d.csv", "--prob", "prob_n"], 1, "no column 'prob_n'; did you mean 'prob_no'?"),
-        (["d.csv", "--group", "sexe"], 1, "no column 'sexe'; did you mean 'sex'?"),
-        (["nan.csv"], 1, "no probability (missing or NaN) in 4 rows (rows 3, 5, 8, ..., counted"),
-        (["gap.csv"], 1, "no probability (missing or NaN) in 1 row (row 4, counted from 0)"),
-        (["word.csv"], 1, "column 'p', row 4 (counted from 0): 'high' is not a number"),
-        (["above.csv"], 1, "outside 0..1, the first 1.5, in 2 rows (rows 2, 4, counted from 0); "),
-        (["sums.csv", "--prob", "prob_no", "--prob", "prob_yes"], 1,
-         "prob_no, prob_yes do not sum to 1, the first to 1.1, in 2 rows (rows 1, 2,"),
-        (["nolabel.csv"], 1, "column 'y' has no label in 1 row (row 6,"),
-        (["nogroup.csv"], 1, "there is no group in column sex, in 2 rows (rows 6, 7,"),
-        (["maybe.csv"], 1, "column 'y' has 3 values (maybe, no, yes), and one --prob is for two"),
-        (["maybe.csv", "--prob", "prob_no", "--prob", "prob_yes"], 1, "pass --classes"),
-        (["maybe.csv", "--classes", "no,yes"], 1,
-         "column 'y' is none of the classes no, yes, the first 'maybe', in 1 row (row 30,"),
-        (["one.csv"], 1, "column 'y' has only one value, 'no'"),
-        (["one.csv", "--prob", "prob_no", "--prob", "prob_yes"], 1, "only one value, 'no'"),
-        (["d.csv", "--classes", "no,no"], 1, "--classes must name 2 classes, each once"),
-        (["d.csv", "--classes", "no,yes,maybe"], 1, "--classes must name 2 classes, each once"),
-        (["d.csv", "--positive", "oui"], 1, "--positive oui is not in column 'y' (no, yes)"),
-        (["d.csv", "--positive", "no", "--classes", "yes,no"], 2, "--positive is for one --prob"),
-        (["list.parquet"], 1, "column 'sex' holds list<"),
-        (["day.parquet"], 1, "column 'sex' holds dates; groups and labels are text"),
-        (["truth.parquet"], 1, "column 'p' holds bool, not probabilities"),
+        (["none.csv"], 2, "there is no file or folder none.csv"),
+        (["empty.csv"], 2, "empty.csv is empty; a CSV file begins with the names"),
+        (["header.csv"], 2, "header.csv has no rows"),
+        (["norows.parquet"], 2, "norows.parquet has no rows"),
+        (["d.xlsx"], 2, "neither .csv"),
+        (["truncated.parquet"], 2, "truncated.parquet cannot be read as Parquet, it is damaged"),
+        (["text.parquet"], 2, "text.parquet cannot be read as Parquet, it is damaged"),
+        (["torn.csv"], 2, "torn.csv, line 3: 2 values for 3 columns"),
+        (["twice.csv"], 2, "several columns named 'p'"),
+        (["latin.csv"], 2, "latin.csv, line 2: byte 0xe9 is not UTF-8; save the file as UTF-8"),
+        (["late.csv"], 2, "late.csv, line 3002: byte 0xe9 is not UTF-8"),
+        (["d.csv", "--label", "yy"], 2, "no column 'yy'; did you mean 'y'?"),
+        (["d.csv", "--prob", "prob_n"], 2, "no column 'prob_n'; did you mean 'prob_no'?"),
+        (["d.csv", "--group", "sexe"], 2, "no column 'sexe'; did you mean 'sex'?"),
+        (["nan.csv"], 2, "no probability (missing or NaN) in 4 rows (rows 3, 5, 8, ..., counted"),
+        (["gap.csv"], 2, "no probability (missing or NaN) in 1 row (row 4, counted from 0)"),
+        (["word.csv"], 2, "column 'p', row 4 (counted from 0): 'high' is not a number"),
+        (["above.csv"], 2, "is not within 0..1 (the first: 1.5) in 2 rows (rows 2, 4, counted from 0); "),
+        (["sums.csv", "--prob", "prob_no", "--prob", "prob_yes"], 2,
+         "columns prob_no, prob_yes do not sum to 1 (the first sum: 1.1) in 2 rows (rows 1, 2,"),
+        (["nolabel.csv"], 2, "column 'y' has no label in 1 row (row 6,"),
+        (["nogroup.csv"], 2, "column sex has no group in 2 rows (rows 6, 7,"),
+        (["maybe.csv"], 2, "column 'y' has 3 distinct labels ('maybe', 'no', 'yes')"),
+        (["maybe.csv", "--prob", "prob_no", "--prob", "prob_yes"], 2, "pass --labels"),
+        (["maybe.csv", "--labels", "no,yes"], 2,
+         "column 'y' contains 'maybe', which is not in labels=('no', 'yes'); name every label with"),
+        (["one.csv"], 2, "column 'y' has only one value, 'no'"),
+        (["one.csv", "--prob", "prob_no", "--prob", "prob_yes"], 2, "only one value, 'no'"),
+        (["d.csv", "--labels", "no,no"], 2, "--labels must name 2 labels, each once"),
+        (["d.csv", "--labels", "no,yes,maybe"], 2, "--labels must name 2 labels, each once"),
+        (["d.csv", "--positive", "oui"], 2, "'oui' cannot be the positive label: column 'y' has 2 distinct labels (no, yes)"),
+        (["d.csv", "--positive", "no", "--labels", "yes,no"], 2, "pass --labels or --positive"),
+        (["list.parquet"], 2, "column 'sex' holds list<"),
+        (["day.parquet"], 2, "column 'sex' holds dates; groups and labels are text"),
+        (["truth.parquet"], 2, "column 'p' holds bool, not probabilities"),
         (["d.csv", "--group", "p"], 2, "column 'p' is named twice"),
         (["d.csv", "--label", "sex"], 2, "column 'sex' is named twice"),
         (["d.csv", "--out", "t.csv"], 2, "t.csv does not end in .json"),
@@ -842,36 +846,36 @@ def test_fitting_needs(lacking):
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["none.csv"], 2, "'none.csv' does not exist"),
-        (["empty.csv"], 1, "empty.csv has no rows"),
-        (["header.csv"], 1, "header.csv has no rows"),
-        (["norows.parquet"], 1, "norows.parquet has no rows"),
-        (["d.xlsx"], 1, "neither .csv"),
-        (["truncated.parquet"], 1, "truncated.parquet cannot be read: "),
-        (["torn.csv"], 1, "torn.csv, row 1 (counted from 0): 2 values for 3 columns"),
-        (["above.csv"], 1, "outside 0..1, the first 1.5, in 2 rows"),
-        (["word.csv"], 1, "row 4 (counted from 0): 'high' is not a number"),
-        (["taken.csv"], 1, "already has a column 'calibrated_p'; rename it"),
-        (["d.csv", "--prob", "pp"], 1, "no column 'pp'; did you mean 'p'?"),
-        (["d.csv", "--group", "sxe"], 1, "no column 'sxe'; did you mean 'sex'?"),
-        (["d.csv", "--group", "sex", "--group", "race"], 1,
-         "the temperatures are of 1 group column(s), but --group names 2: sex, race"),
-        (["d.csv", "--prob", "p", "--prob", "prob_no", "--prob", "prob_yes"], 1,
+        (["none.csv"], 2, "there is no file or folder none.csv"),
+        (["empty.csv"], 2, "empty.csv is empty; a CSV file begins with the names"),
+        (["header.csv"], 2, "header.csv has no rows"),
+        (["norows.parquet"], 2, "norows.parquet has no rows"),
+        (["d.xlsx"], 2, "neither .csv"),
+        (["truncated.parquet"], 2, "truncated.parquet cannot be read as Parquet, it is damaged"),
+        (["torn.csv"], 2, "torn.csv, line 3: 2 values for 3 columns"),
+        (["above.csv"], 2, "is not within 0..1 (the first: 1.5) in 2 rows"),
+        (["word.csv"], 2, "row 4 (counted from 0): 'high' is not a number"),
+        (["taken.csv"], 2, "already has a column 'calibrated_p'; rename or drop it"),
+        (["d.csv", "--prob", "pp"], 2, "no column 'pp'; did you mean 'p'?"),
+        (["d.csv", "--group", "sxe"], 2, "no column 'sxe'; did you mean 'sex'?"),
+        (["d.csv", "--group", "sex", "--group", "race"], 2,
+         "the temperatures are of 1 group column(s), but 2 are named: sex, race"),
+        (["d.csv", "--prob", "p", "--prob", "prob_no", "--prob", "prob_yes"], 2,
          "of 2 classes (no, yes), but there are 3 columns of probabilities"),
         (["d.csv", "--apply", "none.json"], 2, "'none.json' does not exist"),
-        (["d.csv", "--apply", "d.csv"], 1, "d.csv is no file of temperatures, or damaged"),
-        (["d.csv", "--apply", "cut.json"], 1, "cut.json is no file of temperatures, or damaged"),
-        (["d.csv", "--apply", "bytes.json"], 1, "is no file of temperatures, or damaged"),
-        (["d.csv", "--apply", "list.json"], 1, "is no file of temperatures, or damaged"),
-        (["d.csv", "--apply", "negative.json"], 1, "-1.0 is not a positive number"),
-        (["d.csv", "--apply", "shares.json"], 1, "the shares of its groups do not add up to 1"),
-        (["d.csv", "--apply", "names.json"], 1, "'p' are no names of columns"),
-        (["d.csv", "--apply", "same.json"], 1, "two groups that are written the same"),
-        (["d.csv", "--apply", "class.json"], 1, "fewer than two classes"),
+        (["d.csv", "--apply", "d.csv"], 2, "d.csv is no file of temperatures, or damaged"),
+        (["d.csv", "--apply", "cut.json"], 2, "cut.json is no file of temperatures, or damaged"),
+        (["d.csv", "--apply", "bytes.json"], 2, "is no file of temperatures, or damaged"),
+        (["d.csv", "--apply", "list.json"], 2, "is no file of temperatures, or damaged"),
+        (["d.csv", "--apply", "negative.json"], 2, "-1.0 is not a positive number"),
+        (["d.csv", "--apply", "shares.json"], 2, "the shares of its groups do not add up to 1"),
+        (["d.csv", "--apply", "names.json"], 2, "'p' are no names of columns"),
+        (["d.csv", "--apply", "same.json"], 2, "two groups that are written the same"),
+        (["d.csv", "--apply", "class.json"], 2, "fewer than two classes"),
         (["d.csv", "--label", "y"], 2, "--label is for fitting, not for --apply"),
         (["d.csv", "--positive", "yes"], 2, "--positive is for fitting"),
-        (["d.csv", "--classes", "no,yes"], 2, "--classes is for fitting"),
-        (["d.csv", "--classes", ""], 2, "it is empty; name the values, with commas"),
+        (["d.csv", "--labels", "no,yes"], 2, "--labels is for fitting"),
+        (["d.csv", "--labels", ""], 2, "it is empty; name the values, with commas"),
         (["d.csv", "--shrinkage", "0"], 2, "--shrinkage is for fitting"),
         (["d.csv", "--out", "c.json"], 2, "neither .csv nor .parquet"),
         (["d.csv", "--out", "nowhere/c.csv"], 2, "no folder nowhere"),

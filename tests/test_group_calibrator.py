@@ -1,6 +1,7 @@
 """One calibrator per group: the same scores give the same result by every door, and by file."""
 
 import json
+import pickle
 import subprocess
 import sys
 
@@ -135,8 +136,11 @@ def test_three_doors_treat_groups_alike():
             UnseenGroupError,
             match=r"^2 rows belong to group 'x', which has no fitted calibrator "
             r"\(known: a, b, c, few\); correct the group, or pass unseen_group='global'",
-        ):
+        ) as caught:
             each.predict_proba(prob[:4], sensitive_features=["x", "a", "x", "z"])
+        # as between the processes of a cross-validation
+        again = pickle.loads(pickle.dumps(caught.value))
+        assert (str(again), again.rows) == (str(caught.value), 2)
     for policy in ("global", "mixture"):
         found = [
             each.set_params(unseen_group=policy).predict_proba(

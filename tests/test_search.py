@@ -530,7 +530,7 @@ def table(tmp_path):
 
 
 OPTIONS = [
-    "--target",
+    "--label",
     "paid",
     "--group",
     "sex",
@@ -574,7 +574,7 @@ def test_command_refuses_before_any_work(table, tmp_path):
     result = CliRunner().invoke(main, ["search", str(table), *OPTIONS, "--out", below_a_file])
     assert result.exit_code == 2
     assert "no folder that can be written to" in result.output
-    wrong = [*OPTIONS, "--target", "pay", "--out", str(tmp_path / "o")]
+    wrong = [*OPTIONS, "--label", "pay", "--out", str(tmp_path / "o")]
     result = CliRunner().invoke(main, ["search", str(table), *wrong])
     assert result.exit_code == 2
     assert "pay" in result.output

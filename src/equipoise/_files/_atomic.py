@@ -23,12 +23,19 @@ def writing_to(folder: Path, safe: str) -> Iterator[None]:
         ) from None
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Put a file in place, whole or not at all: a reader never sees half of it."""
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary name to write to, and put that file in place once it is whole."""
     temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
     try:
-        temporary.write_bytes(content)
+        yield temporary
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Put a file in place, whole or not at all: a reader never sees half of it."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)

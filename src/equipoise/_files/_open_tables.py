@@ -1,4 +1,4 @@
-"""Files of predictions, CSV or Parquet, one or many, opened by an engine without reading them.
+"""Tables in files, CSV or Parquet, one or many, opened by an engine without reading them.
 
 Every engine sees the same: the columns of a CSV file are text, and beside each column that must
 hold numbers stands one with those numbers, empty where the text is none. What an engine says of a
@@ -8,11 +8,10 @@ file that it cannot read comes out as a ValueError that names the file.
 from __future__ import annotations
 
 import contextlib
-import csv
 import dataclasses
-import glob
-import os
 import re
+import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -20,9 +19,20 @@ from typing import Any
 
 import narwhals as nw
 
+from equipoise._files._csv import (
+    Layout,
+    layout_of,
+    open_bytes,
+    refuse_malformed,
+    refuse_surplus,
+    refuse_twins,
+    scan,
+)
+from equipoise._files._duckdb import connected, identifier, listed, quoted
+from equipoise._files._paths import File, Files, found, is_path
+from equipoise._inputs import need
+
 ENGINES = ("duckdb", "polars", "spark")
-CSV = (".csv", ".tsv", ".txt")
-PARQUET = (".parquet", ".pq")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +65,7 @@ def number(name: str) -> str:
 
 @contextlib.contextmanager
 def opened(data: Any, engine: str = "duckdb", numbers: Sequence[str] = ()) -> Iterator[Opened]:
-    """Open a frame that narwhals takes, or a path, glob, folder or list of paths.
+    """Open a frame that narwhals takes, or a path, glob, folder, list of paths or `-`.
 
     Parameters
     ----------
@@ -68,7 +78,7 @@ def opened(data: Any, engine: str = "duckdb", numbers: Sequence[str] = ()) -> It
     """
     if engine not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}")
-    if not _is_path(data):
+    if not is_path(data):
         with reading("the table"):
             frame = nw.from_native(data, pass_through=True)
             if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
@@ -78,40 +88,40 @@ def opened(data: Any, engine: str = "duckdb", numbers: Sequence[str] = ()) -> It
                 )
             yield Opened(frame, "the table")
         return
-    paths = _paths(data)
-    name = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
-    is_text = _kind(paths) == "csv"
-    separator, names = _header(paths) if is_text else (",", [])
-    numbers = [n for n in dict.fromkeys(numbers) if n in names]
-    taken = [n for n in names if n.casefold() in {number(own).casefold() for own in numbers}]
-    if taken:
-        raise ValueError(
-            f"{name} has a column named {taken[0]!r}, which is a name used here; rename it"
-        )
-    with contextlib.ExitStack() as stack, reading(name):
-        rows = None if is_text else _check_schemas(paths)
+    with contextlib.ExitStack() as stack:
+        files = stack.enter_context(found(data))
+        layout = layout_of(files.each) if files.is_text else None
+        rows = None if files.is_text else parquet_rows(files.each)
+        stack.enter_context(reading(files.name, files, layout))
+        if layout is not None:
+            refuse_surplus(files.each, layout)
         open_with = {"duckdb": _duckdb, "polars": _polars, "spark": _spark}[engine]
-        native = open_with(paths, names, separator, numbers, stack)
-        yield Opened(nw.from_native(native), name, is_file=True, is_text=is_text, rows=rows)
+        native = open_with(files, _Text.of(files, layout, numbers), stack)
+        yield Opened(
+            nw.from_native(native), files.name, is_file=True, is_text=files.is_text, rows=rows
+        )
 
 
 @contextlib.contextmanager
-def reading(name: str) -> Iterator[None]:
-    """Turn an engine's own exceptions into a ValueError of one line that names the table."""
+def reading(name: str, files: Files | None = None, layout: Layout | None = None) -> Iterator[None]:
+    """Turn an engine's own exceptions into a ValueError of one line that names the table.
+
+    What is wrong with a CSV file, and in which line, is found by looking at it once more.
+    """
     try:
         yield
-    except (ValueError, TypeError, FileNotFoundError, ModuleNotFoundError) as error:
+    except (MemoryError, RecursionError):
+        raise
+    except Exception as error:
         if _is_own(error):
             raise
-        if "unhashable" in str(error):
+        if isinstance(error, TypeError) and "unhashable" in str(error):
             raise TypeError(
                 f"{name} has lists or arrays where groups or labels should be; "
                 "name columns of numbers, text or truth values"
             ) from error
-        raise ValueError(f"{name} cannot be read: {_in_one_line(error)}") from error
-    except (MemoryError, RecursionError):
-        raise
-    except Exception as error:
+        if files is not None and layout is not None:
+            refuse_malformed(files.each, layout)
         raise ValueError(f"{name} cannot be read: {_in_one_line(error)}") from error
 
 
@@ -121,7 +131,9 @@ def _is_own(error: BaseException) -> bool:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     module = "" if trace is None else trace.tb_frame.f_globals.get("__name__", "")
-    return str(module).split(".")[0] == "equipoise"
+    # a compiled library leaves no frame, but its exceptions are its own
+    kinds = ("builtins", "equipoise")
+    return str(module).startswith("equipoise") and type(error).__module__.startswith(kinds)
 
 
 def _in_one_line(error: BaseException) -> str:
@@ -133,135 +145,33 @@ def _in_one_line(error: BaseException) -> str:
     return text if len(text) <= 400 else text[:400] + " ..."
 
 
-# --- paths -----------------------------------------------------------------------------------
-
-
-def _is_path(data: Any) -> bool:
-    if isinstance(data, list | tuple):
-        return bool(data) and all(isinstance(d, str | os.PathLike) for d in data)
-    return isinstance(data, str | os.PathLike)
-
-
-def _paths(data: Any) -> list[str]:
-    """Return the files that a path, glob or folder, or a list of them, stands for."""
-    found: list[str] = []
-    for one in data if isinstance(data, list | tuple) else [data]:
-        text = os.fspath(one)
-        if "://" in text:  # for the engine to find
-            found.append(text)
-        elif Path(text).is_dir():
-            inside = sorted(p for p in Path(text).rglob("*") if _is_data(p, Path(text)))
-            if not inside:
-                raise FileNotFoundError(
-                    f"the folder {text} has no files ending in {', '.join(PARQUET + CSV)}"
-                )
-            found += map(str, inside)
-        elif Path(text).exists():
-            found.append(text)
-        else:
-            if not glob.has_magic(text):
-                raise FileNotFoundError(f"there is no file or folder {text}")
-            matches = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 - may be absolute
-            if not matches:
-                raise FileNotFoundError(f"no file matches {text}")
-            found += [m for m in matches if not Path(m).is_dir()] or _paths(matches)
-    return found
-
-
-def _is_data(path: Path, folder: Path) -> bool:
-    # Spark and others keep notes in files and folders that begin like this
-    hidden = any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
-    return not hidden and path.suffix.lower() in PARQUET + CSV and path.is_file()
-
-
-def _kind(paths: Sequence[str]) -> str:
-    kinds: dict[str, str] = {}
-    for path in paths:
-        ending = Path(path).suffix.lower()
-        if ending not in PARQUET + CSV:
-            raise ValueError(f"{path} is neither .csv (.tsv, .txt) nor .parquet")
-        kinds.setdefault("csv" if ending in CSV else "parquet", path)
-    if len(kinds) > 1:
-        raise ValueError(
-            f"{kinds['csv']} is CSV and {kinds['parquet']} is Parquet; audit them one by one and "
-            "add the tables, or convert one of them"
-        )
-    return next(iter(kinds))
-
-
-def _header(paths: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the separator, the one that the header has most of, and the names of the columns."""
-    first: tuple[str, list[str]] | None = None
-    for path in paths:
-        if "://" in path:
-            raise ValueError(f"{path} is a remote CSV file; copy it here, or use Parquet")
-        try:
-            with Path(path).open(encoding="utf-8-sig", newline="") as file:
-                separator = max(",;\t", key=file.readline().count)
-                file.seek(0)
-                row = next(csv.reader(file, delimiter=separator, skipinitialspace=True), [])
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path} is not UTF-8 ({error}); save it as UTF-8") from None
-        except (OSError, csv.Error) as error:
-            raise ValueError(f"{path} cannot be read: {_in_one_line(error)}") from None
-        names = [name.strip() for name in row]
-        if not any(names):
-            raise ValueError(f"{path} is empty; a CSV file begins with the names of its columns")
-        _refuse_twins(path, [name for name in names if name])
-        if first is None:
-            first = separator, names
-        elif first != (separator, names):
-            raise ValueError(
-                f"{path} and {paths[0]} have different columns; give both the same header"
-            )
-    assert first is not None
-    # a column without a name is that of the row numbers, as pandas writes them
-    return first[0], [name or f"column {i}" for i, name in enumerate(first[1])]
-
-
-def _refuse_twins(path: str, names: Sequence[str]) -> None:
-    """Refuse columns of the same name; to DuckDB and Spark p and P are the same."""
-    seen: dict[str, str] = {}
-    for name in names:
-        other = seen.get(name.casefold())
-        seen[name.casefold()] = name
-        if other is None:
-            continue
-        if other == name:
-            raise ValueError(f"{path} has several columns named {name!r}; rename all but one")
-        raise ValueError(
-            f"{path} has columns named {other!r} and {name!r}, which databases take for one; "
-            "rename one of them"
-        )
-
-
-def _check_schemas(paths: Sequence[str]) -> int:
-    """Refuse damaged Parquet files, and types that differ from file to file; count the rows."""
+def parquet_rows(files: Sequence[File]) -> int:
+    """Count the rows; refuse damaged Parquet files, and types that differ from file to file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     first: dict[str, Any] = {}
     rows = 0
-    for path in paths:
-        if "://" in path:
+    for file in files:
+        if file.is_remote:
             continue
         try:
-            metadata = pq.read_metadata(path)
+            metadata = pq.read_metadata(file.path)
             schema = metadata.schema.to_arrow_schema()
         except (pa.ArrowException, OSError) as error:
             raise ValueError(
-                f"{path} cannot be read as Parquet, it is damaged or cut short: "
+                f"{file.name} cannot be read as Parquet, it is damaged or cut short: "
                 f"{_in_one_line(error)}"
             ) from None
         names = schema.names
-        _refuse_twins(path, names)
+        refuse_twins(file.name, names)
         first = first or {name: schema.field(name).type for name in names}
         for name, kind in first.items():
             own = schema.field(name).type if name in names else "not there"
             # the first file's type would be forced on the others: 0.5 would become 0
             if own != kind:
                 raise ValueError(
-                    f"column {name!r} is {kind} in {paths[0]} and {own} in {path}; "
+                    f"column {name!r} is {kind} in {files[0].name} and {own} in {file.name}; "
                     "write both with the same columns and types"
                 )
         rows += metadata.num_rows
@@ -271,85 +181,74 @@ def _check_schemas(paths: Sequence[str]) -> int:
 # --- engines ---------------------------------------------------------------------------------
 
 
-def _library(name: str, extra: str) -> Any:
-    try:
-        return import_module(name)
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            f"engine {name!r} needs {name}: pip install {extra}", name=name
-        ) from None
+@dataclasses.dataclass(frozen=True)
+class _Text:
+    """CSV files: their layout, and the columns whose numbers are wanted beside the text."""
+
+    layout: Layout
+    numbers: Sequence[str]
+
+    @classmethod
+    def of(cls, files: Files, layout: Layout | None, numbers: Sequence[str]) -> _Text | None:
+        if layout is None:
+            return None
+        wanted = [n for n in dict.fromkeys(numbers) if n in layout.names]
+        hidden = {number(n).casefold() for n in wanted}
+        if taken := [n for n in layout.names if n.casefold() in hidden]:
+            raise ValueError(
+                f"{files.name} has a column named {taken[0]!r}, a name that is used here; rename it"
+            )
+        return cls(layout, wanted)
+
+    def query(self, files: Files) -> str:
+        """Return the columns and the numbers, as DuckDB reads them."""
+        parsed = "".join(
+            f", TRY_CAST(trim({identifier(n)}) AS DOUBLE) AS {identifier(number(n))}"
+            for n in self.numbers
+        )
+        return f"SELECT *{parsed} FROM {scan(files.each, self.layout)}"
 
 
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def _duckdb(
-    paths: Sequence[str],
-    names: Sequence[str],
-    separator: str,
-    numbers: Sequence[str],
-    stack: contextlib.ExitStack,
-) -> Any:
-    import duckdb
-
-    connection = stack.enter_context(duckdb.connect())
-    connection.execute("SET enable_progress_bar = false")
-    files = "[" + ", ".join(map(_quoted, paths)) + "]"
-    if not names:
-        return connection.sql(f"SELECT * FROM read_parquet({files}, hive_partitioning = false)")
-    columns = ", ".join(f"{_quoted(name)}: 'VARCHAR'" for name in names)
-    parsed = "".join(
-        f", TRY_CAST(trim({_identifier(n)}) AS DOUBLE) AS {_identifier(number(n))}" for n in numbers
-    )
+def _duckdb(files: Files, text: _Text | None, stack: contextlib.ExitStack) -> Any:
+    connection = stack.enter_context(connected())
+    if text is not None:
+        return connection.sql(text.query(files))
     return connection.sql(
-        f"SELECT *{parsed} FROM read_csv({files}, columns = {{{columns}}}, auto_detect = false, "
-        f"""header = true, delim = {_quoted(separator)}, quote = '"', escape = '"', """
-        "hive_partitioning = false)"
+        f"SELECT * FROM read_parquet({listed(files.each)}, hive_partitioning = false)"
     )
 
 
-def _identifier(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+def _polars(files: Files, text: _Text | None, stack: contextlib.ExitStack) -> Any:
+    pl = need("polars", "polars", "1.10", what="engine 'polars'")
+    paths = [file.path for file in files.each]
+    if text is not None:
+        # taken apart by DuckDB, so that all engines see the same cells
+        paths = [str(_temporary(stack) / "table.parquet")]
+        with connected() as connection:
+            connection.execute(f"COPY ({text.query(files)}) TO {quoted(paths[0])} (FORMAT parquet)")
+    return pl.scan_parquet(paths, hive_partitioning=False, glob=False)
 
 
-def _polars(
-    paths: Sequence[str],
-    names: Sequence[str],
-    separator: str,
-    numbers: Sequence[str],
-    stack: contextlib.ExitStack,  # noqa: ARG001
-) -> Any:
-    pl = _library("polars", "polars")
-    if not names:
-        return pl.scan_parquet(list(paths), hive_partitioning=False, glob=False)
-    frame = pl.scan_csv(
-        list(paths), separator=separator, infer_schema=False, glob=False, new_columns=list(names)
-    )
-    # polars makes a row of an empty line, the others do not
-    frame = frame.filter(~pl.all_horizontal(pl.all().is_null()))
-    return frame.with_columns(
-        pl.col(n).str.strip_chars().cast(pl.Float64, strict=False).alias(number(n)) for n in numbers
-    )
+def _temporary(stack: contextlib.ExitStack) -> Path:
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="equipoise-")))
 
 
-def _spark(
-    paths: Sequence[str],
-    names: Sequence[str],
-    separator: str,
-    numbers: Sequence[str],
-    stack: contextlib.ExitStack,  # noqa: ARG001
-) -> Any:
+def _spark(files: Files, text: _Text | None, stack: contextlib.ExitStack) -> Any:
     spark = _session()
-    local = [p if "://" in p else Path(p).resolve().as_uri() for p in paths]
-    if not names:
-        return spark.read.option("recursiveFileLookup", "true").parquet(*local)
+    # every name would be taken for a pattern
+    reader = spark.read.option("__globPaths__", "false")
+    if text is None:
+        paths = [f.path if f.is_remote else f"file://{Path(f.path).resolve()}" for f in files.each]
+        return reader.option("recursiveFileLookup", "true").parquet(*paths)
+    with connected() as connection:
+        # Spark fills short rows up, and reads on after a quote that is not closed
+        connection.execute(f"SELECT count(*) FROM {scan(files.each, text.layout)}").fetchall()
     functions = import_module("pyspark.sql.functions")
     kinds = import_module("pyspark.sql.types")
-    schema = kinds.StructType([kinds.StructField(n, kinds.StringType()) for n in names])
-    frame = spark.read.schema(schema).csv(
-        local,
-        sep=separator,
+    schema = kinds.StructType([kinds.StructField(n, kinds.StringType()) for n in text.layout.names])
+    frame = reader.schema(schema).csv(
+        [f"file://{_decompressed(file, stack)}" for file in files.each],
+        sep=text.layout.separator,
         header=True,
         quote='"',
         escape='"',
@@ -357,14 +256,23 @@ def _spark(
         mode="FAILFAST",
         enforceSchema=True,
     )
-    for n in numbers:
+    for n in text.numbers:
         trimmed = functions.trim(functions.col(f"`{n.replace('`', '``')}`"))
         frame = frame.withColumn(number(n), trimmed.try_cast("double"))
     return frame
 
 
+def _decompressed(file: File, stack: contextlib.ExitStack) -> Path:
+    if not file.compression:
+        return Path(file.path).resolve()
+    path = _temporary(stack) / "table.csv"
+    with open_bytes(file) as packed, path.open("wb") as plain:
+        shutil.copyfileobj(packed, plain, 1 << 20)
+    return path
+
+
 def _session() -> Any:
-    sql = _library("pyspark.sql", "'equipoise[spark]'")
+    sql = need("pyspark.sql", "spark", "4.0", what="engine 'spark'")
     active = sql.SparkSession.getActiveSession()
     if active is not None:
         return active

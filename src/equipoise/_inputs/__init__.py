@@ -3,6 +3,7 @@
 from equipoise._inputs._categories import encode, encode_groups, recode, refuse_missing
 from equipoise._inputs._columns import column, column_names, columns, same_length
 from equipoise._inputs._errors import ColumnOrderWarning, InputError, InputWarning, warn_caller
+from equipoise._inputs._extras import need
 from equipoise._inputs._features import split_columns
 from equipoise._inputs._labels import column_labels, encode_labels
 from equipoise._inputs._names import check_column, counted, group_name, nearest, shown
@@ -12,6 +13,7 @@ from equipoise._inputs._probabilities import (
     check_weights,
     class_count,
     matrix,
+    probability_faults,
     probability_slice,
 )
 from equipoise._inputs._values import MISSING, from_plain, match, text_of, to_plain, typed
@@ -39,6 +41,8 @@ __all__ = [
     "match",
     "matrix",
     "nearest",
+    "need",
+    "probability_faults",
     "probability_slice",
     "recode",
     "refuse_missing",

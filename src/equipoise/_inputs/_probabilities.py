@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import narwhals as nw
@@ -15,6 +16,10 @@ MOST_BINS = 1_000
 
 ROW_SUM_TOLERANCE = 1e-3
 """How far a row of probabilities may be from 1; rows are checked, never rescaled."""
+
+NO_PROBABILITY = "drop those rows or repair the model's output"
+NOT_WITHIN = "pass probabilities (apply softmax to logits)"
+NOT_ONE = "pass one column of probabilities per class, and only those"
 
 
 def matrix(values: Any, name: str) -> NDArray[Any]:
@@ -69,21 +74,47 @@ def probability_slice(y_prob: NDArray[Any], rows: slice) -> NDArray[np.float64]:
     return out
 
 
+def _within(prob: NDArray[Any]) -> NDArray[np.bool_]:
+    return (prob >= 0.0) & (prob <= 1.0)
+
+
+def _sums_to_one(total: NDArray[Any]) -> NDArray[np.bool_]:
+    return np.asarray(np.abs(total - 1.0) <= ROW_SUM_TOLERANCE)
+
+
 def _refuse_probabilities(part: NDArray[Any], out: NDArray[np.float64], start: int) -> None:
     total = out.sum(axis=0)
-    bad = ~((out >= 0) & (out <= 1)).all(axis=0) | ~(np.abs(total - 1) <= ROW_SUM_TOLERANCE)
-    first = int(np.argmax(bad))
+    first = int(np.argmin(_within(out).all(axis=0) & _sums_to_one(total)))
     row = np.atleast_1d(part[first]).astype(np.float64)
     where = f"y_prob, row {start + first}: {[float(f'{v:.6g}') for v in row[:6]]}"
     if np.isnan(row).any():
-        raise ValueError(f"{where} contains NaN; drop the row or repair the model's output")
-    if (row < 0).any() or (row > 1).any():
-        raise ValueError(
-            f"{where} is not within 0..1; y_prob takes probabilities (apply softmax to logits)"
-        )
-    raise ValueError(
-        f"{where} sums to {total[first]:.6g}, not 1; pass one column per class, and only those"
-    )
+        raise ValueError(f"{where} contains NaN; {NO_PROBABILITY}")
+    if not _within(row).all():
+        raise ValueError(f"{where} is not within 0..1; {NOT_WITHIN}")
+    raise ValueError(f"{where} sums to {total[first]:.6g}, not 1; {NOT_ONE}")
+
+
+def probability_faults(
+    columns: Sequence[NDArray[Any]], names: Sequence[str]
+) -> Iterator[tuple[NDArray[np.bool_], str, str, str]]:
+    """Say what is wrong with columns of probabilities, by the rule of `probability_slice`.
+
+    Gives, for each kind of fault, the rows that have it, what it is, what the first of them has,
+    and the remedy.
+    """
+    sound = np.ones(len(columns[0]), bool)
+    for name, values in zip(names, columns, strict=True):
+        missing = np.isnan(values)
+        yield missing, f"column {name!r} has no probability (missing or NaN)", "", NO_PROBABILITY
+        outside = ~missing & ~_within(values)
+        first = f" (the first: {values[np.argmax(outside)]:.6g})"
+        yield outside, f"column {name!r} is not within 0..1", first, NOT_WITHIN
+        sound &= ~missing & ~outside
+    if len(columns) > 1:
+        total = np.stack(columns).sum(axis=0, dtype=np.float64)
+        off = sound & ~_sums_to_one(total)
+        first = f" (the first sum: {total[np.argmax(off)]:.6g})"
+        yield off, f"columns {', '.join(names)} do not sum to 1", first, NOT_ONE
 
 
 def check_weights(sample_weight: Any, n: int) -> NDArray[np.float64] | None:

@@ -11,6 +11,7 @@ from equipoise.calibration._group_calibrator import (
 from equipoise.calibration._methods import METHODS
 from equipoise.calibration._out_of_fold import stratified_folds
 from equipoise.calibration._paper_temperatures import paper_temperatures
+from equipoise.calibration._predictions_file import Applied, FileCalibration
 from equipoise.calibration._scores import log_odds, scores_of, softmax
 from equipoise.calibration._temperature_scaling import (
     GroupTemperatureScaling,
@@ -21,8 +22,10 @@ from equipoise.calibration._temperature_solver import Problem, solve
 
 __all__ = [
     "METHODS",
+    "Applied",
     "BoundWarning",
     "CalibrationWarning",
+    "FileCalibration",
     "GroupCalibratedClassifier",
     "GroupCalibrator",
     "GroupTemperatureScaling",

@@ -330,7 +330,7 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
         return super().load(path, estimator=estimator)
 
     def _plain_params(self) -> dict[str, Any]:
-        params: dict[str, Any] = self.get_params(deep=False)
+        params = super()._plain_params()
         del params["estimator"]
         if not isinstance(self.cv, Integral | None):
             del params["cv"]  # folds matter to a fit only, and a splitter is no plain value

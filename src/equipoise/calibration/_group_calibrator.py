@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -51,21 +51,28 @@ class UnseenGroupError(InputError):
         The groups that have a calibrator.
     """
 
-    def __init__(self, group: Hashable, rows: int, known: Sequence[Hashable]) -> None:
-        self.group, self.rows, self.known = group, rows, tuple(known)
+    group: Hashable
+    rows: int
+    known: tuple[Hashable, ...]
+
+    @classmethod
+    def of(cls, group: Hashable, rows: int, known: Iterable[Hashable]) -> Self:
+        """Return the error with its message."""
+        known = tuple(known)
         names = _listed([shown(g) for g in known], 8) or "none"
-        many = f"{counted(rows, 'row')} {'belong' if rows != 1 else 'belongs'} to"
-        whose = f"{many} group {shown(group)!r}, which has" if group is not None else ""
-        super().__init__(
-            f"{whose or f'{many} a missing group, which has'} no fitted calibrator "
-            f"(known: {names})",
+        whose = "a missing group" if group is None else f"group {shown(group)!r}"
+        error = cls(
+            f"{counted(rows, 'row')} belong{'s' * (rows == 1)} to {whose}, which has no fitted "
+            f"calibrator (known: {names})",
             "correct the group, or pass unseen_group='global' or 'mixture'",
             "correct the group, or pass --unseen-group global or mixture",
         )
+        error.group, error.rows, error.known = group, rows, known
+        return error
 
 
 class CalibrationWarning(InputWarning):
-    """A fit that succeeded, but with too little information about some group."""
+    """The fit is done, but the rows say too little about some groups."""
 
 
 class SmallGroupWarning(CalibrationWarning):
@@ -77,12 +84,17 @@ class SmallGroupWarning(CalibrationWarning):
         Dict from group to what it lacks.
     """
 
-    def __init__(self, reasons: Mapping[Hashable, str]) -> None:
-        self.reasons = dict(reasons)
+    reasons: dict[Hashable, str]
+
+    @classmethod
+    def of(cls, reasons: dict[Hashable, str]) -> Self:
+        """Return the warning with its message."""
         groups = _listed([f"group {shown(g)!r} ({why})" for g, why in reasons.items()])
-        super().__init__(
+        warning = cls(
             f"the common calibrator is used for {groups}", "merge small groups or pass more rows"
         )
+        warning.reasons = reasons
+        return warning
 
 
 class BoundWarning(CalibrationWarning):
@@ -96,18 +108,23 @@ class BoundWarning(CalibrationWarning):
         Dict from group to the temperature, before any shrinkage; the key None is all rows.
     """
 
-    def __init__(self, temperatures: Mapping[Hashable, float], *, absolute: bool) -> None:
-        self.temperatures = dict(temperatures)
+    temperatures: dict[Hashable, float]
+
+    @classmethod
+    def of(cls, temperatures: dict[Hashable, float], *, absolute: bool) -> Self:
+        """Return the warning with its message; `absolute` says whether the caller set bounds."""
         whose = [
             f"{'all rows' if g is None else f'group {shown(g)!r}'} (T = {t:.3g})"
             for g, t in temperatures.items()
         ]
-        super().__init__(
+        warning = cls(
             f"the temperature reached its bound for {_listed(whose)}: the predictions there are "
             "all right, or no better than chance",
-            f"merge small groups, raise shrinkage=, or {'widen bounds=' * absolute or 'add rows'}",
-            "merge small groups, raise --shrinkage, or add rows",
+            f"merge small groups, raise shrinkage= or {'widen bounds=' if absolute else 'add rows'}",
+            "merge small groups, raise --shrinkage or add rows",
         )
+        warning.temperatures = temperatures
+        return warning
 
 
 def _listed(items: Sequence[str], most: int = 5) -> str:
@@ -230,9 +247,9 @@ class GroupCalibrator:
                 own = members == g
                 fitted[g] = fit(scores[own], codes[own], every[own])
         if reasons:
-            warn_caller(SmallGroupWarning(reasons))
+            warn_caller(SmallGroupWarning.of(reasons))
         if at_bound:
-            warn_caller(BoundWarning(at_bound, absolute=bounds is not None))
+            warn_caller(BoundWarning.of(at_bound, absolute=bounds is not None))
         return cls(
             common,
             {g: shrunk(c, common, t) for g, c, t in zip(groups, fitted, trust, strict=True)},
@@ -263,7 +280,7 @@ class GroupCalibrator:
         if unseen_group == "error" and unseen.any():
             first = codes[np.argmax(unseen)]
             group = values[first] if first >= 0 else None
-            raise UnseenGroupError(group, int((codes == first).sum()), known)
+            raise UnseenGroupError.of(group, int((codes == first).sum()), known)
         return slots
 
     def apply(self, scores: NDArray[Any], slots: Codes, unseen_group: str = "global") -> Floats:

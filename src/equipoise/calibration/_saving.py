@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,10 +20,14 @@ if TYPE_CHECKING:
 class SavedAsJson:
     """What the estimators share: `to_dict`, `from_dict`, `save` and `load`.
 
-    A subclass has `_plain_params`, `_calibrator` and `_restore`.
+    A subclass has `_calibrator`, which returns what was fitted, and `_restore`, which takes it from
+    data.
     """
 
     classes_: Any
+    get_params: Callable[..., dict[str, Any]]
+    _calibrator: Callable[[], GroupCalibrator]
+    _restore: Callable[[dict[str, Any]], None]
 
     def to_dict(self) -> dict[str, Any]:
         """Return parameters and calibrators as plain numbers, strings and lists."""
@@ -67,10 +72,4 @@ class SavedAsJson:
             raise ValueError(f"{os.fspath(path)} is not a saved {cls.__name__}: {reason}") from None
 
     def _plain_params(self) -> dict[str, Any]:
-        raise NotImplementedError
-
-    def _calibrator(self) -> GroupCalibrator:
-        raise NotImplementedError
-
-    def _restore(self, data: dict[str, Any]) -> None:
-        raise NotImplementedError
+        return self.get_params(deep=False)

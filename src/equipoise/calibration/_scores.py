@@ -90,7 +90,8 @@ def score_sizes(
             square[part] = (0.5 * (z[:, 1] - z[:, 0])) ** 2
         else:
             z = z - (z @ share)[:, None]
-            square[part] = np.einsum("ij,ij->i", z, z) / classes
+            z *= z
+            square[part] = z @ share
     mean = np.zeros(1 + n_groups)
     mean[0] = np.average(square, weights=weight)
     if members is not None:

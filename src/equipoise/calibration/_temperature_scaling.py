@@ -242,10 +242,6 @@ class TemperatureScaling(SavedAsJson, BaseEstimator):
         common = Temperature(self.temperature_)
         return GroupCalibrator(common, {}, {}, {}, self.n_iter_, self.converged_)
 
-    def _plain_params(self) -> dict[str, Any]:
-        params: dict[str, Any] = self.get_params()
-        return params
-
     def _restore(self, data: dict[str, Any]) -> None:
         self._check_params()
         self._keep(GroupCalibrator.from_dict(data, len(self.classes_)))

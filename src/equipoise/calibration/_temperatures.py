@@ -77,6 +77,11 @@ def group_temperatures(
         "exact" or "paper".
     """
     n_groups = len(lacking)
+    if n_groups == 1:
+        same = group_temperatures(scores, codes, weight, bounds=bounds, solver=solver)
+        return dataclasses.replace(
+            same, values=same.values.repeat(2), at_bound=same.at_bound.repeat(2)
+        )
     if bounds is None:
         start = score_sizes(scores, weight, members, n_groups)
         low, high = start / STEEPEST, start * STEEPEST
@@ -84,23 +89,20 @@ def group_temperatures(
         start, low, high = (np.full(1 + n_groups, value) for value in (1.0, *bounds))
     problem = Problem.of(scores[None], codes, weight, 1.0 / float(low.min()))
 
-    def solved(part: slice, start: float) -> tuple[Floats, int, bool]:
-        own = None if part.start == 0 else members
+    def solved(part: slice, start: float, own: NDArray[Any] | None) -> tuple[Floats, int, bool]:
         cells = problem if own is None else problem.divided(own, n_groups)
         if solver == "paper":
             return _by_recipe(cells, scores, codes, weight, own)
         found = solve(cells, (low[part], high[part]), start)
         return found.temperature, found.n_iter, found.converged
 
-    common, n_iter, converged = solved(slice(0, 1), float(start[0]))
-    own = common.repeat(n_groups)
-    if n_groups > 1:
+    values, n_iter, converged = solved(slice(0, 1), float(start[0]), None)
+    if n_groups:
         # where nothing is sought, the bounds leave no other temperature
-        low[1:][lacking] = high[1:][lacking] = common
-        own, more, done = solved(slice(1, None), float(common[0]))
-        own = np.where(lacking, common, own)
+        low[1:][lacking] = high[1:][lacking] = values
+        own, more, done = solved(slice(1, None), float(values[0]), members)
+        values = np.append(values, np.where(lacking, values, own))
         n_iter, converged = n_iter + more, converged and done
-    values = np.concatenate([common, own])
     return Temperatures(values, (values == low) | (values == high), n_iter, converged)
 
 

@@ -16,18 +16,12 @@ from equipoise.cli._datasets import datasets
 from equipoise.cli._predict import predict
 from equipoise.cli._reproduce import reproduce
 from equipoise.cli._search import search
-from equipoise.cli._shared import in_options
+from equipoise.cli._shared import BadInput, in_options
 from equipoise.cli._train import train
 
 
-class BadInput(click.ClickException):
-    """A mistake in the input: 1 is the exit code of a gate that fails."""
-
-    exit_code = 2
-
-
 class _Group(click.Group):
-    """Shows a mistake of the user's as one line instead of a traceback."""
+    """Shows a mistake in the input as one line instead of a traceback, and exits with 2."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -28,46 +28,50 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("model_file", metavar="MODEL", type=INPUT_FILE)
-@click.argument("data", type=INPUT_FILE)
-@click.option(
-    "--out", required=True, type=OUTPUT_FILE, help="The predictions' file: .csv or .parquet."
-)
+@click.argument("data")
+@click.option("--out", required=True, type=OUTPUT_FILE, help="File to write: .csv or .parquet.")
 @click.option("--force", is_flag=True, help="Overwrite it.")
-def predict(model_file: Path, data: Path, out: Path, force: bool) -> None:
-    """Predict the rows of DATA, a CSV or Parquet file, with a MODEL of `train` or `search`.
+def predict(model_file: Path, data: str, out: Path, force: bool) -> None:
+    """Predict the rows of DATA with a MODEL of `train` or `search`.
 
-    The file that is written has all columns of DATA, then prob_CLASS for each class, then
-    prediction. If DATA has the label, a table shows how the model does.
+    The file written has all columns of DATA, then prob_CLASS for each class, then prediction. If
+    DATA has the label, a table shows the model's accuracy, calibration and fairness.
+
+    DATA is CSV or Parquet: a file, a folder, a pattern in quotes, or - for standard input. CSV may
+    be compressed (.gz, .zst).
     """
     check_out(out, force=force, inputs=(model_file, data))
 
-    from equipoise.cli._tables import check_ending, open_table, write_table
+    from equipoise._files import check_ending, is_parquet, write_batches
+    from equipoise.datasets import Source
     from equipoise.training import GroupwiseMLPClassifier
 
     check_ending(out)
     model = GroupwiseMLPClassifier.load(model_file)
     encoder, base_rates = _training(model, model_file)
-    table, original = open_table(data)
+    table = Source.of(data)
     if not table.rows:
-        raise ValueError(f"{data} has no rows")
+        raise ValueError(f"{table.title} has no rows")
     names = [*(f"prob_{k}" for k in encoder.class_names), "prediction"]
     taken = [name for name in names if name in table.names]
     if taken:
-        raise ValueError(f"{data} already has a column {taken[0]!r}; rename it or take it out")
+        raise ValueError(f"{table.title} already has a column {taken[0]!r}; rename or drop it")
 
     X = encoder.transform(table)
     group = _groups(model, encoder, table)
     prob = model.predict_proba(X, sensitive_features=own_values(encoder.group_names, group))
-    columns = [*prob.T.tolist(), model.predict(X).tolist()]
-    write_table(out, table, original, dict(zip(names, columns, strict=True)))
+    written = table.arrow(typed=is_parquet(out))
+    for name, values in zip(names, (*prob.T, model.predict(X)), strict=True):
+        written = written.append_column(name, [values.tolist()])
+    write_batches(out, written.schema, written.to_batches())
     click.echo(f"{table.rows:,} predictions in {out}")
-    if encoder.target in table.names:
+    if encoder.label in table.names:
         y = encoder.labels(table)
         known = (y >= 0) & (group >= 0)
         if not known.all():
             note(
-                f"{(~known).sum():,} rows are not measured, their label or group being missing or "
-                "new to the model"
+                f"{(~known).sum():,} rows are not measured: their label or group is missing or "
+                "was not in the training data"
             )
         if known.any():
             console().print(measure(encoder, base_rates, y[known], group[known], prob[known]))
@@ -83,7 +87,7 @@ def _training(
     if "encoder" not in extra or "base_rates" not in extra:
         raise ValueError(
             f"{path} was not made by `equipoise train` or `search`, so it does not say how a table "
-            "is encoded; use its predict_proba in Python"
+            "is encoded; load it in Python and call its predict_proba"
         )
     encoder = FrameEncoder.from_dict(extra["encoder"])
     if len(encoder.feature_names) != model.n_features_in_:
@@ -97,7 +101,7 @@ def _groups(
     """Return each row's group as a position in `group_names`; -1 if it is missing or new."""
     import numpy as np
 
-    from equipoise._inputs import group_name
+    from equipoise._inputs import shown
 
     needed = hasattr(model, "temperatures_")
     strict = needed and model.unseen_group == "error"
@@ -111,15 +115,15 @@ def _groups(
     unseen = group < 0
     if unseen.any() and strict:
         row = int(np.argmax(unseen))
-        shown = group_name(tuple(table[name][row] for name in encoder.group))
-        known = "; ".join(group_name(g) for g in encoder.group_names)
+        own = shown(tuple(table[name][row] for name in encoder.group))
+        known = "; ".join(map(shown, encoder.group_names))
         raise ValueError(
-            f"row {row} is of group {shown!r}, which was not in the training data ({known}); "
-            f"correct it, {remedy}"
+            f"row {row} belongs to group {own!r}, which was not in the training data (known: "
+            f"{known}); correct it, {remedy}"
         )
     if unseen.any() and needed:
         note(
-            f"{unseen.sum():,} rows are of no group in the training data; they are calibrated by "
-            f"the policy {model.unseen_group!r}"
+            f"{unseen.sum():,} rows belong to a group that was not in the training data; they are "
+            f"calibrated by the policy {model.unseen_group!r}"
         )
     return group

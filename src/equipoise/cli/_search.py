@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from equipoise.cli._shared import INPUT_FILE, console, note, own_values, table_options
+from equipoise.cli._shared import console, note, own_values, table_options
 from equipoise.training import LOSS_NAMES
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ FILES = ("model.safetensors", "frontier.csv", "frontier.svg", "frontier.png", "r
 
 
 @click.command(context_settings={"show_default": True})
-@click.argument("data", type=INPUT_FILE)
+@click.argument("data")
 @table_options
 @click.option(
     "--out",
@@ -75,8 +75,8 @@ FILES = ("model.safetensors", "frontier.csv", "frontier.svg", "frontier.png", "r
     "--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Of splits, batches and weights."
 )
 def search(
-    data: Path,
-    target: str,
+    data: str,
+    label: str,
     group: tuple[str, ...],
     include_group: bool,
     drop: tuple[str, ...],
@@ -86,7 +86,9 @@ def search(
     seed: int,
     **parameters: Any,
 ) -> None:
-    """Find the trade-offs of PE, ECE and accuracy on DATA, a CSV or Parquet file.
+    """Find the trade-offs of PE, ECE and accuracy on DATA.
+
+    DATA is CSV or Parquet files, or - for standard input.
 
     A grid of configurations is trained on several splits. OUT gets the model that was chosen on
     validation (for `equipoise predict`), the frontier as a table and a picture, and all results.
@@ -102,7 +104,7 @@ def search(
     blank_figure()  # matplotlib is missed now, not after the search
     dataset = Dataset.from_frame(
         data,
-        target=target,
+        label=label,
         group=group,
         include_group=include_group,
         drop=drop,

@@ -24,6 +24,12 @@ INPUT_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 OUTPUT_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
+class BadInput(click.ClickException):
+    """A mistake in the input: 1 is the exit code of a gate that fails."""
+
+    exit_code = 2
+
+
 GROUP_HELP = "Sensitive column; several (--group A --group B) mean their intersection."
 
 # columns of predictions, whichever command reads them
@@ -65,7 +71,7 @@ def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say which columns of a table are what."""
     for option in reversed(
         [
-            click.option("--target", required=True, help="Column with the label."),
+            click.option("--label", required=True, help="Column with the label."),
             click.option(
                 "--group",
                 required=True,
@@ -76,10 +82,10 @@ def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 "--include-group", is_flag=True, help="Use the sensitive columns as features too."
             ),
             click.option(
-                "--drop", multiple=True, help="Column that is no feature, such as a row number."
+                "--drop", multiple=True, help="Column to leave out, such as a row number."
             ),
             click.option(
-                "--categorical", multiple=True, help="Column of numbers that stand for categories."
+                "--categorical", multiple=True, help="Column of numbers that are categories."
             ),
         ]
     ):
@@ -95,17 +101,17 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def note(text: str) -> None:
-    """Say something beside the result, on stderr."""
+    """Print a note on stderr, beside the result."""
     click.echo(f"Note: {text}", err=True)
 
 
-def note_all(messages: Sequence[str]) -> None:
-    """Say each of several things once, and of many the first three."""
+def note_all(messages: Sequence[str], most: int = 3) -> None:
+    """Say each of several things once, and of many the first few."""
     different = list(dict.fromkeys(messages))
-    for message in different[:3]:
+    for message in different[:most]:
         note(message)
-    if len(different) > 3:
-        note(f"and {len(different) - 3:,} more of the kind")
+    if len(different) > most:
+        note(f"and {len(different) - most:,} more of the kind")
 
 
 @contextlib.contextmanager
@@ -117,23 +123,22 @@ def notes() -> Iterator[None]:
     note_all([in_options(w.message) for w in caught])
 
 
-def in_options(problem: Warning | Exception | str) -> str:
+def in_options(problem: BaseException | str) -> str:
     """Return an error or a warning in the words of the command line."""
-    from equipoise._inputs import InputError, InputWarning
-
-    if isinstance(problem, InputError | InputWarning):
-        return problem.for_command()
-    return str(problem)
+    own = getattr(problem, "for_command", None)
+    return str(problem) if own is None else str(own())
 
 
-def check_out(out: Path, *, force: bool, inputs: Sequence[Path], option: str = "--out") -> None:
+def check_out(
+    out: Path, *, force: bool, inputs: Sequence[str | Path], option: str = "--out"
+) -> None:
     """Refuse a file that could not or should not be written, before any work."""
     problem = None
     if not out.parent.is_dir():
         problem = f"there is no folder {out.parent}; make it first"
     elif not os.access(out.parent, os.W_OK):
         problem = f"the folder {out.parent} cannot be written to"
-    elif any(out.resolve() == path.resolve() for path in inputs):
+    elif any(out.resolve() == Path(path).resolve() for path in inputs):
         problem = f"{out} is read by this command; choose another name"
     elif out.exists() and not force:
         problem = f"{out} exists; choose another name, or pass --force to overwrite it"
@@ -145,11 +150,7 @@ def own_values(names: Sequence[Any], codes: NDArray[np.int64]) -> NDArray[Any]:
     """Return what the codes stand for; None for -1."""
     import numpy as np
 
-    values = np.empty(len(names) + 1, dtype=object)
-    # one by one, so that tuples stay tuples
-    for i, name in enumerate(names):
-        values[i] = name
-    return values[codes]
+    return np.fromiter((*names, None), dtype=object)[codes]
 
 
 def measure(
@@ -178,7 +179,5 @@ def measure(
             labels=classes,
         )
         report = report_of(table, base_rates=GroupRates(rates))
-    messages = list(dict.fromkeys(str(warning.message) for warning in caught))
-    if messages:
-        note(messages[0] + (f" (and {len(messages) - 1} more)" if messages[1:] else ""))
+    note_all([in_options(w.message) for w in caught], most=1)
     return report

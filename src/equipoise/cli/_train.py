@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from equipoise.cli._shared import (
-    INPUT_FILE,
     OUTPUT_FILE,
     check_out,
     console,
@@ -58,7 +57,7 @@ def _or_none(_ctx: click.Context, _param: click.Parameter, text: str) -> str | N
 
 
 @click.command(context_settings={"show_default": True})
-@click.argument("data", type=INPUT_FILE)
+@click.argument("data")
 @table_options
 @click.option("--out", required=True, type=OUTPUT_FILE, help="The model's file.")
 @click.option("--force", is_flag=True, help="Overwrite it.")
@@ -126,8 +125,8 @@ def _or_none(_ctx: click.Context, _param: click.Parameter, text: str) -> str | N
     help="Of the rows held out, the initial weights and the batches.",
 )
 def train(
-    data: Path,
-    target: str,
+    data: str,
+    label: str,
     group: tuple[str, ...],
     out: Path,
     force: bool,
@@ -138,7 +137,7 @@ def train(
     seed: int,
     **parameters: Any,
 ) -> None:
-    """Train a classifier on DATA, a CSV or Parquet file.
+    """Train a classifier on DATA: CSV or Parquet files, or - for standard input.
 
     A part of the rows is held out; a table shows how the model does there, overall and per group.
     The other options are the parameters of GroupwiseMLPClassifier.
@@ -151,7 +150,7 @@ def train(
 
     dataset = Dataset.from_frame(
         data,
-        target=target,
+        label=label,
         group=group,
         include_group=include_group,
         drop=drop,
@@ -178,7 +177,7 @@ def train(
     report = measure(encoder, base_rates, dataset.y[test], dataset.group[test], prob)
     split = {"test_fraction": test_fraction, "seed": seed}
     model.save(out, extra={"encoder": encoder.to_dict(), "base_rates": base_rates, "split": split})
-    _show(report, model, f"{len(test):,} of the {len(dataset.y):,} rows of {data.name}", out)
+    _show(report, model, f"{len(test):,} of the {len(dataset.y):,} rows of {dataset.title}", out)
 
 
 def _hold_out(

@@ -2,7 +2,7 @@
 
 `load` gives the seven datasets of the paper and full Adult. COMPAS, German credit and full Adult
 are carried by the package; the others are downloaded once and checked, or read from a local folder.
-`Dataset.from_frame` makes a dataset of a table or a CSV or Parquet file.
+`Dataset.from_frame` makes a dataset of a table, or of CSV or Parquet files.
 """
 
 from __future__ import annotations

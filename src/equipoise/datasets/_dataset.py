@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,7 +55,7 @@ class Dataset:
         cls,
         data: Any,
         *,
-        target: str,
+        label: str,
         group: str | Sequence[str],
         include_group: bool = False,
         drop: Sequence[str] = (),
@@ -74,11 +73,12 @@ class Dataset:
         Parameters
         ----------
         data
-            A pandas, polars or PyArrow table, or the path of a CSV or Parquet file.
-        target
-            The column with the label, of any coding.
+            A pandas, polars or PyArrow table; or CSV or Parquet files: a path, a folder, a
+            pattern, a list of paths, or `-` for standard input. CSV may be compressed (.gz, .zst).
+        label
+            Column with the label, of any coding.
         group
-            The sensitive column; several mean their intersection.
+            Sensitive column; several mean their intersection.
         include_group
             Whether the sensitive columns are features too.
         drop
@@ -86,7 +86,8 @@ class Dataset:
         categorical
             Columns of numbers (or dates as text) to be treated as categories.
         max_categories, hash_columns
-            From how many values on a column is hashed, and to how many columns.
+            Number of distinct values above which a column is hashed, and the number of columns it
+            is hashed to.
         title
             Name of the dataset; by default that of the file.
 
@@ -95,7 +96,7 @@ class Dataset:
         >>> import polars as pl
         >>> frame = pl.DataFrame({"age": [30, 41, 25], "job": ["cook", "smith", "cook"],
         ...                       "sex": ["f", "m", "f"], "paid": ["yes", "no", "no"]})
-        >>> data = Dataset.from_frame(frame, target="paid", group="sex")
+        >>> data = Dataset.from_frame(frame, label="paid", group="sex")
         >>> data.feature_names, data.class_names, data.group_names
         (('age', 'job=cook', 'job=smith'), ('no', 'yes'), ('f', 'm'))
         >>> data.encoder.transform(pl.DataFrame({"age": [50], "job": ["smith"]}))
@@ -104,7 +105,7 @@ class Dataset:
         table = Source.of(data)
         encoder = fit_encoder(
             table,
-            target=target,
+            label=label,
             group=(group,) if isinstance(group, str) else tuple(group),
             include_group=include_group,
             drop=drop,
@@ -112,7 +113,7 @@ class Dataset:
             max_categories=max_categories,
             hash_columns=hash_columns,
         )
-        path = Path(data).name if isinstance(data, str | os.PathLike) else ""
+        path = Path(table.title).name
         return cls(
             X=encoder.transform(table),
             feature_names=encoder.feature_names,

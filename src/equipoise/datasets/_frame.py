@@ -131,7 +131,7 @@ class FrameEncoder:
     ----------
     columns
         The feature columns, in order.
-    target, class_names
+    label, class_names
         The label's column, and the labels that 0, 1, ... stand for.
     group, group_names
         The sensitive columns, and the groups that 0, 1, ... stand for: values of the one column,
@@ -139,7 +139,7 @@ class FrameEncoder:
     """
 
     columns: tuple[Column, ...]
-    target: str
+    label: str
     class_names: tuple[Hashable, ...]
     group: tuple[str, ...]
     group_names: tuple[Hashable, ...]
@@ -166,7 +166,7 @@ class FrameEncoder:
 
     def labels(self, data: Any) -> NDArray[np.int64]:
         """Return the label of each row as a position in `class_names`; -1 if it is not there."""
-        return _positions(Source.of(data), (self.target,), self.class_names)
+        return _positions(Source.of(data), (self.label,), self.class_names)
 
     def groups(self, data: Any) -> NDArray[np.int64]:
         """Return the group of each row as a position in `group_names`; -1 if it is not there."""
@@ -179,7 +179,7 @@ class FrameEncoder:
             "columns": [
                 dataclasses.asdict(c) | {"categories": list(c.categories)} for c in self.columns
             ],
-            "target": self.target,
+            "label": self.label,
             "class_names": [to_plain(v) for v in self.class_names],
             "group": list(self.group),
             "group_names": [to_plain(v) for v in self.group_names],
@@ -205,7 +205,7 @@ class FrameEncoder:
                 raise ValueError("a hashed column has no width")
             return cls(
                 columns,
-                target=str(data["target"]),
+                label=str(data["label"]),
                 class_names=tuple(from_plain(v) for v in data["class_names"]),
                 group=tuple(str(v) for v in data["group"]),
                 group_names=tuple(from_plain(v) for v in data["group_names"]),
@@ -220,7 +220,7 @@ class FrameEncoder:
 def fit_encoder(
     table: Source,
     *,
-    target: str,
+    label: str,
     group: tuple[str, ...],
     include_group: bool = False,
     drop: Sequence[str] = (),
@@ -234,27 +234,27 @@ def fit_encoder(
     if max_categories < 1 or hash_columns < 1:
         raise ValueError("max_categories and hash_columns are at least 1")
     if not table.rows:
-        raise ValueError("the table has no rows")
+        raise ValueError(f"{table.title or 'the table'} has no rows")
     if not group:
         raise ValueError("group names no column")
-    for name in (target, *group, *drop, *categorical):
+    for name in (label, *group, *drop, *categorical):
         table.check(name)
-    if target in group:
-        raise ValueError(f"column {target!r} cannot be both target and group")
+    if label in group:
+        raise ValueError(f"column {label!r} cannot be both label and group")
 
     for name in group:
         what = f"group {name!r}"
         refuse_missing(encode(table[name], what)[0], what)
-    classes = _several(*encode(table[target], f"target {target!r}"), f"target {target!r}")
+    classes = _several(*encode(table[label], f"label {label!r}"), f"label {label!r}")
     what = "group " + " and ".join(repr(name) for name in group)
     groups = _several(*encode_groups({name: table[name] for name in group}), what)
     if len(classes) > MAX_CLASSES:
         raise ValueError(
-            f"target {target!r} has {len(classes):,} distinct values; it must be a class, so bin "
-            "a number first"
+            f"label {label!r} has {len(classes):,} distinct values, more than {MAX_CLASSES}; "
+            "name a column of classes, or bin the numbers first"
         )
 
-    left_out = {target, *drop, *(() if include_group else group)}
+    left_out = {label, *drop, *(() if include_group else group)}
     features = [name for name in table.names if name not in left_out]
     if not features:
         raise ValueError("no column is left as a feature")
@@ -262,7 +262,7 @@ def fit_encoder(
         _fit_column(table[name], name, name in categorical, max_categories, hash_columns)
         for name in features
     ]
-    return FrameEncoder(tuple(columns), target, classes, group, groups)
+    return FrameEncoder(tuple(columns), label, classes, group, groups)
 
 
 def _several(codes: NDArray[Any], values: Sequence[Any], what: str) -> tuple[Hashable, ...]:

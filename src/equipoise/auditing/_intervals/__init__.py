@@ -14,8 +14,8 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
+from equipoise.auditing._distributions import ndtri
 from equipoise.auditing._intervals._figures import (
     Interval,
     debiased_ece,

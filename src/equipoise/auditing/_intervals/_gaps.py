@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
+from equipoise.auditing._distributions import ndtr, ndtri
 from equipoise.auditing._intervals._figures import Interval, ends_of
 from equipoise.auditing._intervals._spread import Floats, Spread
 from equipoise.metrics import METRICS

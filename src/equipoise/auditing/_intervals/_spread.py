@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
+from equipoise.auditing._distributions import ndtr
 from equipoise.metrics import AuditTable, ratio
 
 Floats = NDArray[np.float64]

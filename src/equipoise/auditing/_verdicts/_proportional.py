@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from equipoise._inputs import shown
+from equipoise.auditing._distributions import ndtr
 from equipoise.auditing._intervals import Intervals
 from equipoise.auditing._intervals._figures import Interval
 from equipoise.auditing._verdicts._words import p_text

@@ -1,0 +1,225 @@
+"""CSV files: separator, header, compression, and what is wrong with those that cannot be read.
+
+DuckDB reads them. What it refuses is looked at once more here, so that every command and every
+engine names the same line and the same mistake.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import csv
+import dataclasses
+import gzip
+import io
+import itertools
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, cast
+
+from equipoise._files._duckdb import connected, listed, quoted
+from equipoise._files._paths import File
+from equipoise._inputs import counted
+
+BLOCK = 1 << 20
+"""Bytes looked at together."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """What CSV files look like.
+
+    Attributes
+    ----------
+    separator
+        Comma, semicolon or tab: the one that the header has most of.
+    headings
+        Names as the header has them, without spaces around them.
+    line_ends
+        How the lines of each file end.
+    has_open_ends
+        Whether some line seems to end in an empty cell.
+    """
+
+    separator: str
+    headings: tuple[str, ...]
+    line_ends: tuple[str, ...]
+    has_open_ends: bool
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all columns; one without a heading has the row numbers that pandas writes."""
+        return [name or f"column {i}" for i, name in enumerate(self.headings)]
+
+
+def layout_of(files: Sequence[File]) -> Layout:
+    """Return what the headers say; refuse different ones, and what is not text in UTF-8."""
+    found: list[tuple[str, tuple[str, ...], str]] = []
+    open_ends = False
+    for file in files:
+        if file.is_remote:
+            raise ValueError(f"{file.name} is a remote CSV file; copy it here, or use Parquet")
+        with _readable(file):
+            found.append(_header(file))
+            open_ends |= _check_utf8(file, found[0][0])
+        if found[0][:2] != found[-1][:2]:
+            raise ValueError(
+                f"{file.name} and {files[0].name} have different columns; give both the same header"
+            )
+    return Layout(*found[0][:2], tuple(line_end for _, _, line_end in found), open_ends)
+
+
+def _header(file: File) -> tuple[str, tuple[str, ...], str]:
+    """Return the separator, the names of the columns, and how lines end."""
+    with _opened(file) as text:
+        line = text.readline()
+        separator = max(",;\t", key=line.count)
+        text.seek(0)
+
+        def lines() -> Iterator[str]:
+            nonlocal line
+            for line in text:  # noqa: UP028 - the last one is kept
+                yield line
+
+        _, headings = next(_rows(file, lines(), separator), (1, []))
+    names = [name.strip() for name in headings]
+    if not any(names):
+        raise ValueError(f"{file.name} is empty; a CSV file begins with the names of its columns")
+    refuse_twins(file.name, [name for name in names if name])
+    return separator, tuple(names), line[len(line.rstrip("\r\n")) :] or "\n"
+
+
+def _opened(file: File) -> io.TextIOWrapper:
+    # bytes that are not UTF-8 are refused by a check of their own
+    return io.TextIOWrapper(open_bytes(file), encoding="utf-8-sig", errors="replace", newline="")
+
+
+def refuse_twins(file: str, names: Sequence[str]) -> None:
+    """Refuse columns of the same name; to DuckDB and Spark p and P are the same."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.get(name.casefold())
+        seen[name.casefold()] = name
+        if other is None:
+            continue
+        if other == name:
+            raise ValueError(f"{file} has several columns named {name!r}; rename all but one")
+        raise ValueError(
+            f"{file} has columns named {other!r} and {name!r}, which databases take for one; "
+            "rename one of them"
+        )
+
+
+def open_bytes(file: File) -> IO[bytes]:
+    """Open a file for reading, decompressed."""
+    if file.compression == ".gz":
+        return cast("IO[bytes]", gzip.open(file.path))
+    if file.compression == ".zst":
+        import pyarrow as pa
+
+        return cast("IO[bytes]", io.BufferedReader(pa.input_stream(file.path, compression="zstd")))
+    return Path(file.path).open("rb")
+
+
+@contextlib.contextmanager
+def _readable(file: File) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, EOFError, zlib.error) as error:
+        kind = {".gz": "gzip", ".zst": "zstd"}.get(file.compression)
+        damaged = f" as {kind}, it is damaged or cut short" if kind else ""
+        raise ValueError(f"{file.name} cannot be read{damaged}: {error}") from None
+
+
+def _check_utf8(file: File, separator: str) -> bool:
+    """Refuse what is not UTF-8, in any column; say whether a line ends in an empty cell."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    empty = separator.encode(), b'""'
+    ends = [cell + end for cell in empty for end in (b"\r", b"\n")]
+    line, pending, tail, found = 1, False, b"", False
+    try:
+        with open_bytes(file) as raw:
+            while block := raw.read(BLOCK):
+                # most text is ASCII, and that is seen ten times as fast as it is decoded
+                if pending or not block.isascii():
+                    decoder.decode(block)
+                    pending = bool(decoder.getstate()[0])
+                line += block.count(b"\n")
+                block = tail + block
+                found = found or any(end in block for end in ends)
+                tail = block[-2:]
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        line += error.object[: error.start].count(b"\n")
+        raise ValueError(
+            f"{file.name}, line {line}: byte 0x{error.object[error.start]:02x} is not UTF-8; save "
+            "the file as UTF-8"
+        ) from None
+    return found or tail.endswith(empty)
+
+
+def _rows(file: File, lines: Iterable[str], separator: str) -> Iterator[tuple[int, list[str]]]:
+    """Give each row and the line where it starts."""
+    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
+    line = 1
+    try:
+        for row in reader:
+            yield line, row
+            line = reader.line_num + 1
+    except csv.Error:
+        raise ValueError(
+            f"{file.name}, line {line}: a quote is not closed, or text follows the quote that "
+            "closes a cell; write a quote within a cell twice, and quotes around the cell"
+        ) from None
+
+
+def refuse_malformed(files: Sequence[File], layout: Layout) -> None:
+    """Raise for the first mistake, with its line, if one is found."""
+    for file in files:
+        with _opened(file) as text:
+            for line, row in _rows(file, text, layout.separator):
+                if row and len(row) != len(layout.headings):
+                    raise ValueError(
+                        f"{file.name}, line {line}: {counted(len(row), 'value')} for "
+                        f"{counted(len(layout.headings), 'column')}; put text that contains the "
+                        "separator in quotes"
+                    )
+            if isinstance(text.newlines, tuple):
+                raise ValueError(
+                    f"{file.name} has lines that end in different ways (Windows and Unix); save "
+                    "it with one kind of line end"
+                )
+
+
+def refuse_surplus(files: Sequence[File], layout: Layout) -> None:
+    """Refuse rows with a value too many that is empty: DuckDB does not count it."""
+    if not layout.has_open_ends:
+        return
+    wider = dataclasses.replace(layout, headings=(*layout.headings, "one more"))
+    with connected() as connection:
+        query = f"SELECT 1 FROM {scan(files, wider, 'ignore_errors = true')} LIMIT 1"
+        if connection.execute(query).fetchall():
+            refuse_malformed(files, layout)
+
+
+def scan(files: Sequence[File], layout: Layout, *options: str) -> str:
+    """Return DuckDB's table of CSV files, all columns text, in the order of the rows."""
+    columns = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in layout.names)
+    # DuckDB would look for the line end within quotes too, and lose rows where it finds another
+    runs = itertools.groupby(zip(files, layout.line_ends, strict=True), key=lambda pair: pair[1])
+    tables = []
+    for line_end, run in runs:
+        settings = (
+            listed([file for file, _ in run]),
+            f"columns = {{{columns}}}",
+            "auto_detect = false",
+            "header = true",
+            f"delim = {quoted(layout.separator)}",
+            """quote = '"', escape = '"'""",
+            f"new_line = {quoted(line_end.encode('unicode_escape').decode())}",
+            "hive_partitioning = false",
+            *options,
+        )
+        tables.append(f"SELECT * FROM read_csv({', '.join(settings)})")
+    return f"({' UNION ALL '.join(tables)})"
