@@ -58,7 +58,7 @@ class Digest:
     frontiers
         Columns with a row per point of a frontier of PE and ECE.
     recipe
-        Columns with a row per seed and epoch of `equipoise.paper.scaling`.
+        Columns with a row per seed and epoch of `by_recipe`.
     facts
         Numbers about the data and the sweep.
     """
@@ -202,7 +202,7 @@ def digest(
     store, parts
         Where the sweep is, and its parts.
     recipes
-        From `equipoise.paper.scaling.recipe_files`, one per seed.
+        From `recipe_files`, one per seed.
     data
         The dataset.
     """

@@ -26,7 +26,7 @@ def grid(name: str) -> dict[str, Sweep]:
 
     Examples
     --------
-    >>> from equipoise.paper.snippet import TECHNIQUES
+    >>> from equipoise.paper._snippet import TECHNIQUES
     >>> len(grid("paper")["german"].configs(0, TECHNIQUES))  # 11 rho, 12 lambda
     825
     """

@@ -33,5 +33,5 @@ INTERVAL = (
 
 
 def compared(name: str, before: str = "before", after: str = "after") -> list[str]:
-    """Return the headings of what `equipoise.paper.tables.numbers.paired` returns."""
+    """Return the headings of what `paired` returns."""
     return [f"{name} {before}", f"{name} {after}", f"{name} change %", f"{name} {SPAN}"]
