@@ -120,8 +120,7 @@ class BoundWarning(CalibrationWarning):
         warning = cls(
             f"the temperature reached its bound for {_listed(whose)}: the predictions there are "
             "all right, or no better than chance",
-            "merge small groups, raise shrinkage= or "
-            + ("widen bounds=" if absolute else "add rows"),
+            "merge small groups, raise shrinkage= or " + ("widen bounds=" * absolute or "add rows"),
             "merge small groups, raise --shrinkage or add rows",
         )
         warning.temperatures = temperatures
