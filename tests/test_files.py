@@ -179,12 +179,14 @@ def test_a_value_that_is_no_number(tmp_path, engine):
         fill(path, COLUMNS, engine=engine, drop_missing=True)
 
 
-@pytest.mark.parametrize("line", ["1,0.5", "1,0.5,b,extra"])
+@pytest.mark.parametrize("line", ["1,0.5", "1,0.5,b,extra", "1,0.5,b,", '1,0.5,b,""'])
 def test_a_wrong_number_of_values(tmp_path, engine, line):
     path = tmp_path / "a.csv"
-    path.write_text(f"y,p,g\n0,0.2,a\n1,0.7,b\n{line}\n")
-    with pytest.raises(ValueError, match=r"a.csv"):
-        fill(path, COLUMNS, engine=engine)
+    count = line.count(",") + 1
+    for end in ("\n", ""):
+        path.write_text(f'y,p,g\n0,0.2,a\n1,0.7,"b\nc"\n{line}{end}')
+        with pytest.raises(ValueError, match=rf"a.csv, line 5: {count} values for 3 columns"):
+            fill(path, COLUMNS, engine=engine)
 
 
 @pytest.mark.parametrize(
@@ -196,9 +198,9 @@ def test_a_wrong_number_of_values(tmp_path, engine, line):
         (b"y,p,g", "a.csv has no rows"),
         (b"y,p,p,g\n1,2,3,4\n", "a.csv has several columns named 'p'"),
         (b"y,p,gr\n0,0.5,a\n", "there is no column 'g'; did you mean 'gr'"),
-        (b"\xff\xfe\x00\n", "a.csv is not UTF-8"),
-        (b"y,p,g\n0,0.5,\xff\n1,0.5,b\n", "a.csv"),
-        (b'y,p,g\n0,0.5,"open\n1,0.5,b\n', "a.csv"),
+        (b"\xff\xfe\x00\n", "a.csv, line 1: byte 0xff is not UTF-8"),
+        (b"y,p,g\n0,0.5,\xff\n1,0.5,b\n", "a.csv, line 2: byte 0xff is not UTF-8"),
+        (b'y,p,g\n0,0.5,"open\n1,0.5,b\n', "a.csv, line 2: a quote is not closed"),
         (b"y,p,g\n0,1e999,a\n1,0.5,b\n", "column 'p' is not"),
         (b"y,p,g\n0,1.5,a\n1,0.5,b\n", r"column 'p' is not within 0\.\.1 in 1 row"),
     ],
@@ -238,7 +240,7 @@ def test_paths_that_lead_nowhere(tmp_path, engine):
         with pytest.raises(FileNotFoundError, match=message):
             fill(data, COLUMNS, engine=engine)
     (tmp_path / "a.xlsx").write_bytes(b"PK")
-    with pytest.raises(ValueError, match=r"a.xlsx is neither .csv \(.tsv, .txt\) nor .parquet"):
+    with pytest.raises(ValueError, match=r"a.xlsx is neither .csv \(.tsv, .txt.*\) nor"):
         fill(tmp_path / "a.xlsx", COLUMNS, engine=engine)
 
 
@@ -278,7 +280,8 @@ def test_too_many_groups_in_a_file(tmp_path, engine):
 def test_an_engine_that_is_not_installed(tmp_path, monkeypatch):
     path = written(predictions(20), tmp_path)[0]
     monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(ModuleNotFoundError, match="engine 'polars' needs polars: pip install"):
+    message = r"engine 'polars' needs polars.*: pip install 'equipoise\[polars\]'"
+    with pytest.raises(ImportError, match=message):
         fill(path, COLUMNS, engine="polars")
 
 
@@ -343,11 +346,7 @@ def test_names_that_an_engine_would_take_for_one(tmp_path, engine):
 def test_a_space_before_quotes(tmp_path, engine):
     path = tmp_path / "a.csv"
     path.write_text('y,p,g\n1,0.5, "a"\n0,0.4,b\n')
-    if engine == "duckdb":
-        assert fill(path, COLUMNS, engine=engine).tables[()].groups == ("a", "b")
-    else:
-        with pytest.raises(ValueError, match="without a space before them"):
-            fill(path, COLUMNS, engine=engine)
+    assert fill(path, COLUMNS, engine=engine).tables[()].groups == ("a", "b")
 
 
 def test_an_engines_advice_is_left_out():
