@@ -16,6 +16,7 @@ from equipoise.cli._shared import (
     own_values,
     table_options,
 )
+from equipoise.training import LOSS_NAMES, STOPPING
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
     from equipoise.auditing import AuditReport
     from equipoise.datasets import Dataset
     from equipoise.training import GroupwiseMLPClassifier
-
-# named here too, because importing the losses would import torch
-LOSSES = ("ce", "ls", "fl", "flsd", "dca", "mdca", "mmce", "mmce-w")
-STOPPING = ("log_loss", "ece", "pe", "accuracy", "none")
 
 _POSITIVE = click.FloatRange(min=0, min_open=True)
 _COUNT = click.IntRange(min=1)
@@ -64,7 +61,7 @@ def _or_none(_ctx: click.Context, _param: click.Parameter, text: str) -> str | N
 @table_options
 @click.option("--out", required=True, type=OUTPUT_FILE, help="The model's file.")
 @click.option("--force", is_flag=True, help="Overwrite it.")
-@click.option("--loss", type=click.Choice(LOSSES), default="mmce", help="Training loss.")
+@click.option("--loss", type=click.Choice(LOSS_NAMES), default="mmce", help="Training loss.")
 @click.option(
     "--rho",
     default="equal",
@@ -77,7 +74,7 @@ def _or_none(_ctx: click.Context, _param: click.Parameter, text: str) -> str | N
     "--lam", type=click.FloatRange(min=0), default=2.0, help="Strength of the calibration term."
 )
 @click.option(
-    "--hidden",
+    "--hidden-layer-sizes",
     "hidden_layer_sizes",
     default="128,64",
     callback=_sizes,
@@ -85,11 +82,11 @@ def _or_none(_ctx: click.Context, _param: click.Parameter, text: str) -> str | N
     help="Nodes of each hidden layer.",
 )
 @click.option("--learning-rate", type=_POSITIVE, default=1e-3, help="Of Adam.")
-@click.option("--max-epochs", type=_COUNT, default=200, help="Passes over the rows at most.")
+@click.option("--max-epochs", type=_COUNT, default=200, help="Most passes over the training rows.")
 @click.option("--batch-size", type=_COUNT, default=256, help="Rows per step.")
 @click.option(
     "--early-stopping",
-    type=click.Choice(STOPPING),
+    type=click.Choice((*STOPPING, "none")),
     default="log_loss",
     callback=_or_none,
     help="Validation metric whose best epoch is kept; none: the last epoch.",
@@ -112,7 +109,7 @@ def _or_none(_ctx: click.Context, _param: click.Parameter, text: str) -> str | N
     "--shrinkage",
     type=click.FloatRange(min=0),
     default=20.0,
-    help="Rows' worth of trust in the common temperature.",
+    help="Shrinkage strength in pseudo-rows: a group's own weight is n / (n + shrinkage).",
 )
 @click.option(
     "--unseen-group",

@@ -155,28 +155,38 @@ class AuditTable:
         *,
         groups: tuple[Hashable, ...],
         labels: tuple[Hashable, ...],
+        sample_weight: NDArray[np.float64] | None = None,
         n_bins: int = 15,
         parts: Iterable[str] = PARTS,
     ) -> AuditTable:
         """Sum up the probabilities (class, config, n) of many models on the same rows.
 
-        Classes `y` and groups are codes (n,). The sums get a leading axis: (config, group, ...).
+        Classes `y`, groups (both codes) and weights are (n,). The sums get a leading axis:
+        (config, group, ...).
         """
         k, configs, n = prob.shape
-        fill = Fill(chosen_parts(parts), configs * len(groups), k, n_bins, weighted=False)
+        weighted = sample_weight is not None
+        fill = Fill(chosen_parts(parts), configs * len(groups), k, n_bins, weighted=weighted)
         flat = prob.reshape(k, -1)
         cell = (np.arange(configs)[:, None] * len(groups) + group).ravel()
         target = np.broadcast_to(y, (configs, n)).ravel()
+        weight = None if sample_weight is None else np.tile(sample_weight, configs)
         for start in range(0, configs * n, ROWS):
             rows = slice(start, start + ROWS)
-            fill.add(flat[:, rows], target[rows], None, cell[rows], None)
+            fill.add(
+                flat[:, rows],
+                target[rows],
+                None,
+                cell[rows],
+                None if weight is None else weight[rows],
+            )
         # a few slices fit int64, and Python integers would take longer than all the rest
         sums = fill.recent if fill.slices < FLUSH else fill.finished()
         shaped = {
             name: array.reshape(configs, len(groups), *array.shape[1:])
             for name, array in sums.items()
         }
-        return cls(groups, labels, n_bins, False, shaped)
+        return cls(groups, labels, n_bins, weighted, shaped)
 
     def __getitem__(self, name: str) -> NDArray[np.float64]:
         """Return a sum as float64 in its natural unit (probabilities as probabilities)."""
