@@ -511,12 +511,14 @@ def test_without_torch_the_remedy_is_named():
         assert line == "equipoise.training needs torch: pip install 'equipoise[train]'"
 
 
-@pytest.mark.parametrize("command", ["train", "search"])
+@pytest.mark.parametrize("command", ["train", "search", "reproduce"])
 def test_commands_without_torch_name_the_remedy(command, tmp_path):
     table = pd.DataFrame({"age": range(40), "sex": ["f", "m"] * 20, "paid": ["yes", "no"] * 20})
     table.to_csv(tmp_path / "people.csv", index=False)
     data, out = str(tmp_path / "people.csv"), str(tmp_path / "out")
     arguments = [command, data, "--label", "paid", "--group", "sex", "--out", out]
+    if command == "reproduce":
+        arguments = [command, "german", "--runs", out]
     code = f"{WITHOUT_TORCH}from equipoise.cli import main\nmain({arguments!r})"
     result = subprocess.run(
         [sys.executable, "-c", code], check=False, capture_output=True, text=True

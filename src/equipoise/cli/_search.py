@@ -37,8 +37,12 @@ FILES = ("model.safetensors", "frontier.csv", "frontier.svg", "frontier.png", "r
     default="balanced",
     help="Objective to minimise: PE, ECE, or their sum in units of cross-entropy's medians.",
 )
-@click.option("--slack", type=_POSITIVE, default=0.05, help="Largest accuracy given up.")
-@click.option("--time-limit", type=_POSITIVE, help="Seconds; what is done by then is kept.")
+@click.option("--slack", type=_POSITIVE, default=0.05, help="Largest accuracy given up for it.")
+@click.option(
+    "--time-limit",
+    type=_POSITIVE,
+    help="Seconds after which the search stops and keeps what is finished.",
+)
 @click.option(
     "--loss",
     type=click.Choice(LOSS_NAMES),
@@ -55,7 +59,7 @@ FILES = ("model.safetensors", "frontier.csv", "frontier.svg", "frontier.png", "r
 )
 @click.option("--n-seeds", type=_COUNT, default=3, help="Number of splits.")
 @click.option("--max-epochs", type=_COUNT, default=50, help="Epochs of each run.")
-@click.option("--learning-rate", type=_POSITIVE, default=1e-3, help="Of Adam.")
+@click.option("--learning-rate", type=_POSITIVE, default=1e-3, help="Learning rate of Adam.")
 @click.option(
     "--min-group-size", type=_COUNT, default=30, help="Rows below which a group is small."
 )
@@ -72,7 +76,10 @@ FILES = ("model.safetensors", "frontier.csv", "frontier.svg", "frontier.png", "r
     help="What predict does with a group that is new, missing or not given.",
 )
 @click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Of splits, batches and weights."
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=0,
+    help="Seed of splits, weights and batches.",
 )
 def search(
     data: str,

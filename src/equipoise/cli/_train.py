@@ -81,7 +81,7 @@ def _or_none(_ctx: click.Context, _param: click.Parameter, text: str) -> str | N
     metavar="SIZES",
     help="Nodes of each hidden layer.",
 )
-@click.option("--learning-rate", type=_POSITIVE, default=1e-3, help="Of Adam.")
+@click.option("--learning-rate", type=_POSITIVE, default=1e-3, help="Learning rate of Adam.")
 @click.option("--max-epochs", type=_COUNT, default=200, help="Most passes over the training rows.")
 @click.option("--batch-size", type=_COUNT, default=256, help="Rows per step.")
 @click.option(
@@ -91,12 +91,17 @@ def _or_none(_ctx: click.Context, _param: click.Parameter, text: str) -> str | N
     callback=_or_none,
     help="Validation metric whose best epoch is kept; none: the last epoch.",
 )
-@click.option("--patience", type=_COUNT, default=20, help="Epochs to wait for a better value.")
+@click.option(
+    "--patience",
+    type=_COUNT,
+    default=20,
+    help="Epochs without a better value before training stops.",
+)
 @click.option(
     "--validation-fraction",
     type=_FRACTION,
     default=0.125,
-    help="Share of the training rows that stopping and temperatures are taken from.",
+    help="Share of the training rows held out for stopping and temperatures.",
 )
 @click.option(
     "--calibrate",
@@ -117,12 +122,14 @@ def _or_none(_ctx: click.Context, _param: click.Parameter, text: str) -> str | N
     default="error",
     help="What predict does with a group that is new, missing or not given.",
 )
-@click.option("--test-fraction", type=_FRACTION, default=0.125, help="Share of rows held out.")
+@click.option(
+    "--test-fraction", type=_FRACTION, default=0.125, help="Share of the rows held out as test set."
+)
 @click.option(
     "--seed",
     type=click.IntRange(0, 2**32 - 1),
     default=0,
-    help="Of the rows held out, the initial weights and the batches.",
+    help="Seed of the rows held out, the initial weights and the batches.",
 )
 def train(
     data: str,

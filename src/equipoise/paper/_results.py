@@ -77,7 +77,7 @@ def write_results(
     absent
         Datasets of the grid that are not there, named on the page.
     baseline
-        What the percentages of the published reading are of.
+        Baseline of the percentages of the published reading.
     """
     for sub in ("tables", "figures"):
         (folder / sub).mkdir(parents=True, exist_ok=True)

@@ -142,7 +142,7 @@ class Tradeoffs:
         return frame.sort_values(["val_pe", "val_ece"], ignore_index=True)
 
     def verdict(self, objective: Objective, slack: float) -> tuple[str, dict[str, Any]]:
-        """Say whether the choice beats that of cross-entropy on test, with the numbers."""
+        """Return whether the choice beats cross-entropy on test, and the numbers behind it."""
         chosen = self.choice(objective, slack)
         name = chosen["loss"]
         if name == BASELINE:

@@ -57,7 +57,7 @@ class FrontierSearch(GroupEstimator):
 
     The rows are split 6:1:1 into training, validation and test, several times over. All
     configurations train on each split in one stacked program. Choices are made on validation,
-    averaged over the splits; test figures are read of what was chosen only.
+    averaged over the splits; the test sets are read for the frontier and the choice only.
 
     Parameters
     ----------
@@ -72,22 +72,22 @@ class FrontierSearch(GroupEstimator):
     n_seeds
         Number of splits, each with its own initial weights.
     slack
-        Accuracy that may be given up: what is chosen is within this of the best.
+        Largest accuracy given up: a choice is within this of the best validation accuracy.
     calibrate
         Calibrations to consider: None, "common" and "group".
     objective
-        What `predict` and `predict_proba` use: see `select`.
+        Objective to minimise by the default choice: see `select`.
     control
-        Whether cross-entropy gets as many runs as a loss, from other initial weights. Without
-        that, the best of many runs always looks better than the one it is compared with.
+        Whether cross-entropy, the control, gets as many runs as the loss with most, from other
+        initial weights. The best of many runs looks better than a single run by chance alone.
     cv
         Folds instead of random splits: a number or a scikit-learn splitter. Each fold is the test
         part once, and an eighth of the other rows validation.
     max_epochs, hidden_layer_sizes, learning_rate, batch_size
         As in `GroupwiseMLPClassifier`; every epoch is a candidate.
     min_group_size, small_groups
-        What to do with groups of fewer rows: "pool" them into one (a single one stays by itself),
-        "keep" them, or "error". Pooling is reported as a warning.
+        What to do with groups of fewer rows: "pool" them into one (a single small group stays as
+        it is), "keep" them, or "error". Pooling warns.
     shrinkage, unseen_group, sensitive_columns
         As in `GroupwiseMLPClassifier`.
     refit
@@ -178,7 +178,7 @@ class FrontierSearch(GroupEstimator):
     ) -> Self:
         """Train the grid on every split.
 
-        Ctrl-C, or the time limit, stops the search: what is done is kept and can be chosen from.
+        Ctrl-C or the time limit stops the search; finished configurations are kept.
 
         Parameters
         ----------
@@ -187,8 +187,8 @@ class FrontierSearch(GroupEstimator):
         y
             Labels, of any coding.
         sensitive_features
-            One column, or several whose intersection is meant. Without groups there is no PE, and
-            every named objective is the ECE.
+            The groups: one column, or several for their intersections. Without groups there is no
+            PE, and every named objective is the ECE.
         sample_weight
             (n,) weights in the losses, the metrics and the temperatures, as in
             `GroupwiseMLPClassifier`.
@@ -369,7 +369,7 @@ class FrontierSearch(GroupEstimator):
             lam, calibrate, epoch, and val_accuracy, val_pe, val_ece, val_log_loss and
             val_pe_deterministic, averaged over the splits.
         slack
-            How far below the best accuracy a row may be.
+            Largest accuracy given up, against the best row.
         loss
             Choose among the rows of this loss only.
 

@@ -92,8 +92,8 @@ def run(
     engine
         "local": this machine's cores. "ray": a Ray cluster (extra `ray`).
     address
-        Of the Ray cluster; by default the one that this process is connected to, or else one that
-        is started on this machine and ends with the sweep.
+        Address of the Ray cluster; by default the one that this process is connected to, or else
+        one that is started on this machine and ends with the sweep.
     workers
         Parts at a time, each on one core; by default as many as torch has threads, or as the Ray
         cluster has cores.

@@ -89,7 +89,7 @@ class Sweep:
     max_epochs, batch_size, hidden_layer_sizes, output_relu, learning_rate
         Training and network, as in `equipoise.training.train_stack`.
     stratify
-        Whether the parts of the split have their share of every label in every group.
+        Whether the splits are stratified by label and group.
     """
 
     dataset: str

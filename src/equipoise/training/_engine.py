@@ -49,7 +49,7 @@ class Config:
     lam
         Strength of the calibration term.
     seed
-        Of the initial weights.
+        Seed of the initial weights.
     learning_rate
         Learning rate.
     """
@@ -150,7 +150,7 @@ def train_stack(
     device
         "cpu" or any other torch device (then one chunk at a time).
     dtype
-        Of weights and activations. Metrics are float64 always.
+        Precision of weights and activations. Metrics are always float64.
     losses
         What each loss's name stands for.
     progress

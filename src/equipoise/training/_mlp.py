@@ -39,8 +39,8 @@ FORMAT = "equipoise.GroupwiseMLPClassifier/1"
 class GroupwiseMLPClassifier(GroupEstimator):
     """A multilayer perceptron trained with a group-wise calibration loss.
 
-    Features are imputed and standardised inside. A part of the rows is held out: it decides when to
-    stop, and gives the temperatures.
+    Features are imputed and standardised inside. A validation set is held out of the rows: it
+    decides when to stop, and the temperatures are fitted on it.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
     hidden_layer_sizes
         Nodes of each hidden layer.
     learning_rate
-        Of Adam.
+        Learning rate of Adam.
     max_epochs
         Most passes over the training rows.
     batch_size
@@ -70,8 +70,8 @@ class GroupwiseMLPClassifier(GroupEstimator):
     calibrate
         "group": a temperature per group; "common": one for all; None.
     shrinkage
-        Rows' worth of trust in the common temperature, as in `GroupTemperatureScaling`; applied to
-        the temperatures of the kept epoch, while `history_` has those without.
+        Shrinkage strength in pseudo-rows: a group's own weight is n / (n + shrinkage), as in
+        `GroupTemperatureScaling`. `history_` is measured without shrinkage.
     unseen_group
         What `predict_proba` does without a known group: "error", "global" or "mixture". `predict`
         needs no groups.
@@ -150,7 +150,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
         y
             Labels, of any coding.
         sensitive_features
-            One column, or several whose intersection is meant. None trains without groups.
+            The groups: one column, or several for their intersections. None: no groups.
         sample_weight
             (n,) weights in the loss, the validation metrics and the temperatures. Their scale does
             not matter, and rows of weight 0 are left out. Standardisation and held-out rows do not

@@ -21,10 +21,10 @@ Ints = NDArray[np.int64]
 
 
 class GroupEstimator(ClassifierMixin, BaseEstimator):
-    """What classifiers with sensitive columns share."""
+    """Base of the classifiers that are fitted with groups."""
 
     def __sklearn_tags__(self) -> Any:
-        """Say that missing values are fine."""
+        """Allow missing values."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
