@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from equipoise._files._atomic import replace_file, writing_to
 from equipoise._files._model_file import read_model, write_model
-from equipoise._files._open_tables import Opened, number, opened
+from equipoise._files._open_tables import Opened, number, opened, reading
 from equipoise._files._paths import check_ending, is_parquet, is_path
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ __all__ = [
     "probabilities",
     "read_model",
     "reader",
+    "reading",
     "replace_file",
     "texts",
     "write_batches",

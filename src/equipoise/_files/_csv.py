@@ -74,8 +74,8 @@ def _header(file: File) -> tuple[str, tuple[str, ...], str]:
     """Return the separator, the names of the columns, and how lines end."""
     with _opened(file) as text:
         line = text.readline()
-        separator = max(",;\t", key=line.count)
-        text.seek(0)
+    separator = max(",;\t", key=line.count)
+    with _opened(file) as text:
 
         def lines() -> Iterator[str]:
             nonlocal line

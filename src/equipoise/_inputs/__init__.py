@@ -6,7 +6,7 @@ from equipoise._inputs._errors import ColumnOrderWarning, InputError, InputWarni
 from equipoise._inputs._extras import need
 from equipoise._inputs._features import split_columns
 from equipoise._inputs._labels import column_labels, encode_labels
-from equipoise._inputs._names import check_column, counted, group_name, nearest, shown
+from equipoise._inputs._names import check_column, counted, nearest, shown
 from equipoise._inputs._probabilities import (
     ROW_SUM_TOLERANCE,
     check_bins,
@@ -37,7 +37,6 @@ __all__ = [
     "encode_groups",
     "encode_labels",
     "from_plain",
-    "group_name",
     "match",
     "matrix",
     "nearest",

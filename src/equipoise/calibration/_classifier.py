@@ -57,9 +57,9 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
         Number of folds, spread over label and group; a splitter; or an iterable of (train, test)
         rows. Every row has to be in one test fold. No effect on a `FrozenEstimator`.
     sensitive_columns
-        Name or names of columns of X that hold the group. This is what makes it safe inside
-        cross-validation. The estimator gets X as it is: let a pipeline drop or encode the column.
-        Otherwise pass `sensitive_features`.
+        Name or names of the columns of X that hold the group, instead of `sensitive_features`. Use
+        it inside cross-validation, where each fold needs the groups of its own rows. The estimator
+        gets X with these columns: let a pipeline drop or encode them.
     unseen_group
         What `predict_proba` does with a row whose group was not in the fitting data, is missing,
         or is not passed at all: "error"; "global" takes the common calibrator; "mixture" averages
@@ -126,7 +126,7 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
     # --- scikit-learn's contract ---
 
     def __sklearn_tags__(self) -> Any:
-        """Take what the estimator takes."""
+        """Return the tags of the estimator's input."""
         tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
         tags.input_tags = own.input_tags
         if own.classifier_tags is not None:
@@ -134,7 +134,7 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
         return tags
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Say who asks for what: this classifier, and the estimator in it."""
+        """Return the metadata requests of this classifier and of the estimator in it."""
         calls = {"fit": ["fit"], "predict": ["predict"], "predict_proba": [], "score": ["predict"]}
         mapping = MethodMapping()
         for caller, callees in calls.items():
@@ -178,7 +178,7 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
         sensitive_features
             One column, or several whose intersection is meant. None: one common calibrator.
         sample_weight
-            Weight of each row.
+            Weight of each row, in the estimator (if it takes weights) and in the calibration.
         """
         self._check_params()
         check_scores(self.estimator)

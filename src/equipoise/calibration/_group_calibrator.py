@@ -27,7 +27,8 @@ from equipoise.calibration._methods import (
     calibrator_of,
     shrunk,
 )
-from equipoise.calibration._temperatures import Temperature, group_temperatures
+from equipoise.calibration._scores import softmax
+from equipoise.calibration._temperatures import Temperature, group_temperatures, temperatures_of
 
 Floats = NDArray[np.float64]
 Codes = NDArray[Any]
@@ -120,7 +121,7 @@ class BoundWarning(CalibrationWarning):
         warning = cls(
             f"the temperature reached its bound for {_listed(whose)}: the predictions there are "
             "all right, or no better than chance",
-            f"merge small groups, raise shrinkage= or {'widen bounds=' if absolute else 'add rows'}",
+            "merge small groups, raise shrinkage= or " + ("widen bounds=" * absolute or "add rows"),
             "merge small groups, raise --shrinkage or add rows",
         )
         warning.temperatures = temperatures
@@ -285,17 +286,19 @@ class GroupCalibrator:
 
     def apply(self, scores: NDArray[Any], slots: Codes, unseen_group: str = "global") -> Floats:
         """Return probabilities (n, K) of scores (n, K); a slot of -1 falls under the policy."""
-        rest = self.common
-        if unseen_group == "mixture" and self.own:
-            rest = Mixture(tuple(self.shares.values()), tuple(self.own.values()))
-        calibrators: list[Calibrator] = [*self.own.values(), rest]
-        order = np.argsort(slots, kind="stable")
-        present, starts = np.unique(slots[order], return_index=True)
-        if len(present) == 1:
-            return calibrators[int(present[0])].apply(scores)
-        prob = np.empty(scores.shape)
-        for slot, rows in zip(present, np.split(order, starts[1:]), strict=True):
-            prob[rows] = calibrators[slot].apply(scores[rows])
+        calibrators: list[Calibrator] = [*self.own.values(), self.common]
+        temperatures = temperatures_of(dict(enumerate(calibrators)))
+        if len(temperatures) == len(calibrators):  # all rows at once, which is quicker
+            prob = softmax(scores, np.array([*temperatures.values()])[slots][:, None])
+        else:
+            prob = np.empty(scores.shape)
+            for slot in np.unique(slots):
+                rows = slots == slot
+                prob[rows] = calibrators[slot].apply(scores[rows])
+        unseen = slots < 0
+        if unseen_group == "mixture" and self.own and unseen.any():
+            mixture = Mixture(tuple(self.shares.values()), tuple(self.own.values()))
+            prob[unseen] = mixture.apply(scores[unseen])
         return prob
 
     # --- files ---

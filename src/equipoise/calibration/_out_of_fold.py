@@ -25,11 +25,11 @@ Fold = tuple[NDArray[Any], NDArray[Any]]
 
 
 SCORES = ("decision_function", "predict_proba")
-"""The methods that give scores, in the order they are looked for, which is scikit-learn's."""
+"""The methods that give scores; the first that an estimator has is used, as in scikit-learn."""
 
 
 def check_scores(estimator: Any) -> None:
-    """Raise if an estimator can never give scores; some show their methods only once fitted."""
+    """Raise if an estimator has no scores; some have their methods only once fitted."""
     if not any(hasattr(estimator, name) or hasattr(type(estimator), name) for name in SCORES):
         raise TypeError(
             f"{type(estimator).__name__} has neither decision_function nor predict_proba; "
@@ -88,7 +88,10 @@ def _one_vs_one(fitted: Any) -> bool:
 
 
 def stratified_folds(codes: Ints, members: Ints, n_folds: int) -> list[Fold]:
-    """Divide rows so that no label, and no label in a group, differs by more than a row.
+    """Divide rows into folds of nearly equal composition.
+
+    Between folds, the number of rows of a label differs by at most one, and so does that of a
+    label in a group.
 
     Examples
     --------
@@ -181,7 +184,7 @@ def out_of_fold(
     Parameters
     ----------
     estimator
-        What is cloned.
+        The classifier; its clones are fitted.
     X, y
         All rows.
     classes, codes
@@ -193,7 +196,7 @@ def out_of_fold(
     params
         What to pass to "fit", "decision_function" and "predict_proba", a value per row.
     n_jobs
-        Folds at a time.
+        Number of folds fitted in parallel.
     """
     folds = _folds(cv, X, y, codes, members)
     _check_folds(folds, codes, classes)

@@ -138,7 +138,7 @@ class Problem:
         return dataclasses.replace(self, **rows)
 
     def constant(self) -> Array:
-        """Say for each cell whether every row has equal scores, or there is no row."""
+        """Return for each cell whether the scores of every row are equal; True without rows."""
         xp = library(self.scores)
         least = 0.0 if self.rest else xp.amin(self.scores, axis=-1)
         spread = xp.amax(self.scores, axis=-1) - least
@@ -235,7 +235,7 @@ def solve(
 
     Large problems get their start from a part of the rows and one pass in float32 (profile at a
     million rows and ten classes: exp is half of a pass, and float32 takes two thirds of the time);
-    what decides are passes in float64. Bounds and start are numbers, or arrays (cell,).
+    the result comes from passes in float64. Bounds and start are numbers, or arrays (cell,).
     """
     xp = library(problem.label)
     beta = xp.broadcast_to(xp.ones_like(problem.label[:1]), (problem.size,)) / start

@@ -227,13 +227,13 @@ def _working(text: str) -> contextlib.AbstractContextManager[Any]:
 def _show(report: AuditReport, model: GroupwiseMLPClassifier, what: str, out: Path) -> None:
     from rich.text import Text
 
-    from equipoise._inputs import group_name
+    from equipoise._inputs import shown
 
     lines = [("epochs", f"{model.n_iter_} run, the weights of epoch {model.best_epoch_} kept")]
     if model.scaling_ is not None:
         own = getattr(model, "temperatures_", {})
-        shown = [f"{group_name(g)}: {own[g]:.3f}" for g in model.groups_ if own]
-        lines.append(("temperature", "; ".join([*shown, f"common: {model.temperature_:.3f}"])))
+        each = [f"{shown(g)}: {own[g]:.3f}" for g in model.groups_ if own]
+        lines.append(("temperature", "; ".join([*each, f"common: {model.temperature_:.3f}"])))
     lines.append(("model", str(out)))
     screen = console()
     screen.print(Text(f"Held out: {what}", "bold"), soft_wrap=True)

@@ -91,6 +91,12 @@ def prepared(source: Opened, roles: Mapping[str, str]) -> tuple[Frame, dict[str,
     schema = source.frame.collect_schema()
     names = [str(name) for name in schema.names()]
     own = dict(zip(names, schema.names(), strict=True))
+    spark = source.frame.implementation.is_pyspark()
+
+    def col(name: str) -> nw.Expr:
+        # to Spark a dot means a field, and a backtick is a quote
+        return nw.col(f"`{name.replace('`', '``')}`" if spark else own[name])
+
     hidden = [number(name) for name in roles.values()] if source.is_text else []
     chosen, types = [], {}
     for role, name in roles.items():
@@ -102,10 +108,10 @@ def prepared(source: Opened, roles: Mapping[str, str]) -> tuple[Frame, dict[str,
                 "one; rename one of them"
             )
         kind = types[role] = schema[own[name]]
-        column = nw.col(own[name])
+        column = col(name)
         if role[0] == "p":
             if source.is_text:
-                column = nw.col(number(name))
+                column = col(number(name))
             elif not (kind.is_numeric() or kind == nw.Boolean):
                 raise TypeError(
                     f"column {name!r} holds {kind}, not probabilities; pass a column of numbers"
@@ -127,7 +133,7 @@ def prepared(source: Opened, roles: Mapping[str, str]) -> tuple[Frame, dict[str,
             column = column.cast(nw.String)
         chosen.append(column.alias(role))
         if source.is_text and role[0] == "p":
-            chosen.append(nw.col(own[name]).alias(f"t{role}"))
+            chosen.append(col(name).alias(f"t{role}"))
     return source.frame.select(*chosen), types
 
 
