@@ -172,7 +172,7 @@ def test_results_of_another_grid_are_kept(runs):
     out = runs / "quick" / "results"
     before = contents(out)
     result = reproduce("german", "--grid", "paper", "--runs", runs, "--out", out)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "holds results of another grid; choose another folder with --out" in result.stderr
     assert contents(out) == before
     assert not (runs / "paper").exists()
@@ -197,8 +197,8 @@ def test_results_of_several_datasets_stand_together(runs):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["adult"], 1, "the grid 'quick' has no dataset 'adult'; it has german, compas\n"),
-        (["german", "--out", "/proc/x"], 1, "/proc/x cannot be written to (No such file"),
+        (["adult"], 2, "the grid 'quick' has no dataset 'adult'; it has german, compas\n"),
+        (["german", "--out", "/proc/x"], 2, "/proc/x cannot be written to (No such file"),
         (["--grid", "full"], 2, "'full' is not one of 'quick', 'paper'"),
         (["--address", "auto"], 2, "--address is for --engine ray"),
         (["--workers", "0"], 2, "0 is not in the range"),
@@ -216,14 +216,14 @@ def test_refused_before_any_work(tmp_path, arguments, code, message):
 
 def test_no_address(tmp_path):
     result = reproduce("german", "--runs", tmp_path, "--engine", "ray", "--address", "x")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "'x' is no address of a Ray cluster; it is host:port" in result.stderr
 
 
 def test_matplotlib_is_missed_before_any_work(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = reproduce("german", "--runs", tmp_path / "runs")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert (
         "figures need matplotlib; install it with: pip install 'equipoise[plot]'" in result.stderr
     )
@@ -234,7 +234,7 @@ def test_data_that_cannot_be_read_is_missed_before_any_work(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "german.data").write_text("not it")
     result = reproduce("--runs", tmp_path / "runs", "--data", tmp_path / "data")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "german.data" in result.stderr
     assert not (tmp_path / "runs").exists()
 
@@ -262,6 +262,6 @@ def test_damaged_results_of_another_dataset_are_named_before_any_work(runs, cont
     (out / "compas" / "facts.json").write_bytes(content)
     monkeypatch.setattr("equipoise.paper._reproduce.run", None)  # not to be called
     result = reproduce("german", "--runs", runs)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert f"the results in {out / 'compas'} are damaged" in result.stderr
     assert "remove that folder" in result.stderr

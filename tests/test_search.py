@@ -421,7 +421,7 @@ def table(tmp_path):
     return path
 
 
-OPTIONS = ["--target", "paid", "--group", "sex", "--seeds", "2", "--epochs", "3", "--lam", "1"]
+OPTIONS = ["--label", "paid", "--group", "sex", "--seeds", "2", "--epochs", "3", "--lam", "1"]
 OPTIONS += ["--technique", "ce", "--technique", "mmce"]
 
 
@@ -455,9 +455,9 @@ def test_command_refuses_before_any_work(table, tmp_path):
     result = CliRunner().invoke(main, ["search", str(table), *OPTIONS, "--out", below_a_file])
     assert result.exit_code == 2
     assert "no folder that can be written to" in result.output
-    wrong = [*OPTIONS, "--target", "pay", "--out", str(tmp_path / "o")]
+    wrong = [*OPTIONS, "--label", "pay", "--out", str(tmp_path / "o")]
     result = CliRunner().invoke(main, ["search", str(table), *wrong])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "pay" in result.output
     assert not (tmp_path / "o").exists()
 
@@ -466,6 +466,6 @@ def test_matplotlib_is_missed_before_any_work(table, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     out = tmp_path / "out"
     result = CliRunner().invoke(main, ["search", str(table), *OPTIONS, "--out", str(out)])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "figures need matplotlib; install it with" in result.stderr
     assert not out.exists()
