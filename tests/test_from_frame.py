@@ -235,7 +235,10 @@ def test_a_number_as_a_label():
 def test_no_rows(tmp_path):
     with pytest.raises(ValueError, match="the table has no rows"):
         fit({name: [] for name in COLUMNS})
-    for text, message in (("", r"empty\.csv is empty"), ("age,sex,paid\n", r"empty\.csv has no rows")):
+    for text, message in (
+        ("", r"empty\.csv is empty"),
+        ("age,sex,paid\n", r"empty\.csv has no rows"),
+    ):
         (tmp_path / "empty.csv").write_text(text)
         with pytest.raises(ValueError, match=message):
             Dataset.from_frame(tmp_path / "empty.csv", label="paid", group="sex")
