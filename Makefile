@@ -4,13 +4,20 @@ BIN := .venv/bin
 # constraints.txt asks for the CPU build of torch; see the README for machines without it.
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check bench docs clean
+.PHONY: demo test test-fast floors check bench docs clean
 
 demo: .venv/.ready  ## the paper's tables on two datasets, beside the published ones
 	@$(BIN)/equipoise reproduce --grid quick
 
 test: .venv/.ready  ## all tests; ARGS=--cov measures coverage, which takes half as long again
 	$(BIN)/pytest $(ARGS)
+
+test-fast: .venv/.ready  ## the tests that take a moment, under two minutes in all
+	$(BIN)/pytest -m "not slow and not cluster" $(ARGS)
+
+floors: .venv-floors/.ready  ## the fast tests of what does not train, with the oldest libraries allowed
+	EQUIPOISE_WITHOUT_TORCH=1 .venv-floors/bin/pytest -m "not slow and not cluster" $(ARGS) tests \
+		$(addprefix src/equipoise/,_inputs _files metrics auditing calibration datasets plots)
 
 check: .venv/.ready  ## format, lint, types, import flow
 	$(BIN)/ruff format --check .
@@ -35,10 +42,18 @@ docs: .venv/.ready  ## README, guides, reference and results as a site
 	@touch $@
 	@echo "... done."
 
+.venv-floors/.ready: pyproject.toml tools/floors.py
+	@echo "Setting up .venv-floors (about a minute, once) ..."
+	@test -x .venv-floors/bin/python || $(PYTHON) -m venv .venv-floors
+	@$(PYTHON) tools/floors.py plot polars > .venv-floors/constraints.txt
+	@.venv-floors/bin/pip install --quiet --disable-pip-version-check -c .venv-floors/constraints.txt \
+		-e ".[plot,polars]" pytest hypothesis
+	@touch $@
+
 .venv/.ready-bench: .venv/.ready
 	@echo "Installing the libraries to compare with ..."
 	@$(PIP_INSTALL) -e ".[dev,bench]"
 	@touch $@
 
 clean:  ## remove what the other targets made, but for runs/
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage .hypothesis build dist
+	rm -rf .venv .venv-floors .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage .hypothesis build dist

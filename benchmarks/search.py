@@ -38,7 +38,7 @@ def main() -> None:
     X, y, group = people(options.rows, options.columns)
     # 3 weights x 6 strengths x 4 losses + 3 x 3 + 18 controls = 99 on each of 3 splits
     search = FrontierSearch(
-        lam=(0.2, 0.5, 1.0, 2.0, 5.0, 10.0), epochs=options.epochs, refit=False, random_state=0
+        lam=(0.2, 0.5, 1.0, 2.0, 5.0, 10.0), max_epochs=options.epochs, refit=False, random_state=0
     )
     started = time.perf_counter()
     search.fit(X, y, sensitive_features=group)

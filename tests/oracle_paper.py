@@ -45,7 +45,7 @@ class Raw:
         self.techniques, self.runs = list(techniques), {}
         self.splits = sorted(self.frame["split_seed"].unique().tolist())
         for row in self.frame.sort_values(["rho", "lam", "seed", "epoch"]).to_dict("records"):
-            runs = self.runs.setdefault((row["technique"], row["split_seed"]), {})
+            runs = self.runs.setdefault((row["loss"], row["split_seed"]), {})
             # no nan in a key: it is not equal to itself
             runs.setdefault(f"{row['rho']} {row['lam']} {row['seed']}", []).append(row)
         self.runs = {cell: list(runs.values()) for cell, runs in self.runs.items()}

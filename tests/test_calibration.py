@@ -14,7 +14,14 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from equipoise import GroupTemperatureScaling, TemperatureScaling
-from equipoise.calibration import Problem, fit_temperatures, solve
+from equipoise.calibration import (
+    BoundWarning,
+    Problem,
+    SmallGroupWarning,
+    UnseenGroupError,
+    fit_temperatures,
+    solve,
+)
 from equipoise.metrics import accuracy, expected_calibration_error, log_loss, proportional_equality
 
 
@@ -220,25 +227,55 @@ def test_numpy_numbers_as_parameters_are_saved(tmp_path):
     assert TemperatureScaling.load(tmp_path / "t.json").bounds == pytest.approx((0.05, 20))
 
 
-@pytest.mark.parametrize(
-    ("wrong", "bound"), [(False, 0.05), (True, 20.0)], ids=["separable", "reversed"]
-)
-def test_a_bound_is_reached_with_a_warning_that_names_the_group(wrong, bound):
-    z, y = sample(60, 2)
-    group = np.repeat(["fine", "odd"], 30)
-    y[30:] = z[30:].argmin(axis=1) if wrong else z[30:].argmax(axis=1)
-    with pytest.warns(UserWarning, match=f"group 'odd': temperature reached its bound {bound:g}"):
-        scaling = GroupTemperatureScaling().fit(z, y, sensitive_features=group)
-    assert scaling.temperatures_["odd"] == bound
+@pytest.mark.parametrize("wrong", [False, True], ids=["separable", "reversed"])
+@pytest.mark.parametrize("bounds", [None, (0.05, 20.0)], ids=["relative", "absolute"])
+def test_a_bound_is_reached_with_a_warning_that_names_the_group(wrong, bounds):
+    z, y = sample(330, 2)
+    group = np.repeat(["odd", "fine"], [30, 300])
+    y[:30] = z[:30].argmin(axis=1) if wrong else z[:30].argmax(axis=1)
+    # by default in units of the root mean square of the group's centred logits
+    size = math.sqrt(sum((b - a) ** 2 / 4 for a, b in z[:30]) / 30)
+    low, high = (size / 20, size * 20) if bounds is None else bounds
+    with pytest.warns(BoundWarning, match=r"reached its bound for group 'odd' \(T =") as caught:
+        scaling = GroupTemperatureScaling(bounds=bounds).fit(z, y, sensitive_features=group)
+    assert scaling.temperatures_["odd"] == pytest.approx(high if wrong else low, rel=1e-12)
+    assert caught[0].message.temperatures == {"odd": scaling.temperatures_["odd"]}
+    assert ("widen bounds=" in str(caught[0].message)) == (bounds is not None)
+    assert "bounds=" not in caught[0].message.for_command()
+    assert caught[0].filename == __file__
     assert scaling.converged_
-    assert 0.05 < scaling.temperatures_["fine"] < 20
+    assert low < scaling.temperatures_["fine"] < high
 
 
 def test_bounds_are_parameters():
     z, y = sample(100, 2)
-    with pytest.warns(UserWarning, match=r"reached its bound 1\.5"):
+    with pytest.warns(BoundWarning, match=r"reached its bound for all rows \(T = 1\.5\)"):
         scaling = TemperatureScaling(bounds=(0.5, 1.5)).fit(z, y)
     assert scaling.temperature_ == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize("lack", ["one class", "no weight"])
+def test_a_group_without_rows_of_two_classes_gets_the_common_temperature(lack):
+    z, y = sample(300, 3)
+    group, weight = np.repeat(["few", "many"], [20, 280]), np.ones(300)
+    if lack == "one class":
+        y[:20] = 2
+    else:
+        weight[:20] = 0.0
+    with pytest.warns(SmallGroupWarning, match="common calibrator is used for group 'few'") as w:
+        scaling = GroupTemperatureScaling().fit(
+            z, y, sensitive_features=group, sample_weight=weight
+        )
+    rows = 20 if lack == "one class" else 0
+    assert w[0].message.reasons == {"few": f"{rows} rows, none of class 0"}
+    assert scaling.temperatures_["few"] == scaling.temperature_
+    assert scaling.trust_ == {"few": 0.0, "many": 1.0}
+    assert scaling.shares_["few"] == pytest.approx(rows / 300)
+    assert scaling.temperatures_["many"] == pytest.approx(best_temperature(z[20:], y[20:]), 1e-6)
+    # three rows of two classes are enough, whichever of them is wrong
+    z[:3], y[:3] = [[2.0, 0, 0], [0, 2.0, 0], [2.0, 0, 0]], [0, 1, 1]
+    group[3:] = "many"
+    assert GroupTemperatureScaling().fit(z, y, sensitive_features=group).trust_["few"] == 1.0
 
 
 def test_shrinkage_averages_the_logarithms_by_rows():
@@ -295,7 +332,7 @@ logit_rows = st.integers(2, 4).flatmap(
 
 @settings(deadline=None, derandomize=True, max_examples=150)
 @given(logit_rows, st.randoms(use_true_random=False))
-@pytest.mark.filterwarnings("ignore:.*reached its bound")
+@pytest.mark.filterwarnings("ignore::equipoise.calibration.CalibrationWarning")
 def test_predictions_never_change(rows, random):
     z = np.array(rows)
     classes = z.shape[1]
@@ -341,8 +378,16 @@ def test_unseen_groups():
     fit = {"sensitive_features": group}
     new = ["a", "c", None]
     strict = GroupTemperatureScaling().fit(z, y, **fit)
-    with pytest.raises(ValueError, match=r"row 1 is of group 'c'.*unseen_group='global'"):
+    with pytest.raises(
+        UnseenGroupError,
+        match=r"1 row belongs to group 'c', which has no fitted calibrator \(known: a, b\); .*"
+        "unseen_group='global'",
+    ) as caught:
         strict.predict_proba(z[:3], sensitive_features=new)
+    assert (caught.value.group, caught.value.rows, caught.value.known) == ("c", 1, ("a", "b"))
+    assert "--unseen-group global" in caught.value.for_command()
+    with pytest.raises(UnseenGroupError, match="2 rows belong to a missing group"):
+        strict.predict_proba(z[:3], sensitive_features=["a", None, None])
     with pytest.raises(ValueError, match="sensitive_features were not passed"):
         strict.predict_proba(z[:3])
     common = GroupTemperatureScaling(unseen_group="global").fit(z, y, **fit)
@@ -506,7 +551,6 @@ def test_estimator_conventions():
         ({"sensitive_features": ["a"]}, "sensitive_features has 1 rows"),
         ({"sensitive_features": ["a", None]}, "sensitive_features has 1 missing value"),
         ({"sample_weight": [1.0, -1.0]}, r"sample_weight, row 1: -1\.0"),
-        ({"sample_weight": [1.0, 0.0]}, "group 'b' has no weight"),
         ({"labels": (0, 1, 2)}, "labels must name the 2 columns"),
     ],
 )

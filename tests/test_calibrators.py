@@ -6,13 +6,13 @@ import pickle
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from scipy.special import expit, logit, softmax
+from scipy.special import expit, logit
+from scipy.special import softmax as scipy_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.isotonic import IsotonicRegression
 
-from equipoise.calibration import METHODS
-from equipoise.calibration._methods import Blend, OneVsRest, Steps, Temperature, log_odds, shrunk
+from equipoise.calibration import METHODS, BoundWarning, GroupCalibrator, log_odds, softmax
 
 CLASSES = [2, 3]
 
@@ -48,7 +48,7 @@ def scikit_learns(method, z, y, weight=None):
     """Return CalibratedClassifierCV's probabilities of what each class is fitted on here."""
     scores = (z[:, 1] - z[:, 0])[:, None] if z.shape[1] == 2 else z
     if method != "temperature" and z.shape[1] > 2:
-        prob = softmax(z, axis=1)
+        prob = scipy_softmax(z, axis=1)
         scores = np.log(prob) - np.log1p(-prob)
     model = CalibratedClassifierCV(Given(), method=method, ensemble=False)
     return model.fit(scores, y, sample_weight=weight).predict_proba(scores)
@@ -72,7 +72,7 @@ class TestContract:
         z, y = sample(3000, classes)
         rows = np.arange(len(y))
         prob = fitted(method, z, y).apply(z)
-        raw = -np.log(softmax(z, axis=1)[rows, y]).mean()
+        raw = -np.log(scipy_softmax(z, axis=1)[rows, y]).mean()
         assert -np.log(np.maximum(prob[rows, y], 1e-12)).mean() < raw - 0.02
         if method != "temperature":  # which has no bias
             shares = np.bincount(y) / len(y)
@@ -228,7 +228,7 @@ def test_a_negative_coefficient_of_the_beta_map_is_zero_and_the_rest_fitted_with
 
 def test_the_beta_map_of_several_classes_is_one_against_the_rest():
     z, y = sample(300, 3)
-    q = softmax(z, axis=1)
+    q = scipy_softmax(z, axis=1)
     each = []
     for k in range(3):
         odds = np.log(q[:, k] / (1 - q[:, k]))
@@ -276,7 +276,7 @@ def test_a_known_distortion_is_undone(method, distort):
     rng = np.random.default_rng(0)
     s = rng.normal(scale=1.5, size=(20_000, 1))
     z = np.concatenate([-s, s], axis=1)
-    true = softmax(z, axis=1)
+    true = scipy_softmax(z, axis=1)
     y = (rng.random(20_000) < true[:, 1]).astype(int)
     prob = fitted(method, distort(z), y).apply(distort(z))
     assert np.abs(prob - true).mean() < 0.015
@@ -301,11 +301,13 @@ def test_the_unit_of_the_scores_does_not_matter(method, factor):
 
 def test_a_temperature_at_its_bound_says_so():
     z, y = sample(100, 2)
-    assert not fitted("temperature", z, y).at_bound
-    right, wrong = (fitted("temperature", z, labels) for labels in (z.argmax(1), z.argmin(1)))
-    assert right.at_bound
-    assert wrong.at_bound
-    assert wrong.temperature == pytest.approx(400 * right.temperature)
+    size = math.sqrt(sum(v * v for v in (z - z.mean(axis=1, keepdims=True)).ravel()) / z.size)
+    for labels, bound in ((z.argmax(1), size / 20), (z.argmin(1), size * 20)):
+        with pytest.warns(BoundWarning, match="all rows") as caught:
+            found = GroupCalibrator.fit(z, labels, None, (), classes=(0, 1))
+        assert found.common.temperature == pytest.approx(bound, rel=1e-9)
+        assert caught[0].message.temperatures == {None: found.common.temperature}
+    GroupCalibrator.fit(z, y, None, (), classes=(0, 1))  # warnings are errors here
 
 
 def test_equal_scores_keep_the_temperature_one():
@@ -313,8 +315,9 @@ def test_equal_scores_keep_the_temperature_one():
 
 
 def test_where_every_class_gets_zero_the_row_is_uniform():
-    steps = Steps(IsotonicRegression(out_of_bounds="clip").fit([3.0, 5.0], [0.0, 1.0]))
-    prob = OneVsRest((steps,) * 3).apply(np.array([[0.0, 0.0, 0.0], [9.0, 0.0, 0.0]]))
+    # each class is right at log-odds of .4 and wrong at -.5, so that all give 0 at log(1/2)
+    z = np.log([[0.6, 0.38, 0.02], [0.02, 0.6, 0.38], [0.38, 0.02, 0.6]])
+    prob = fitted("isotonic", z, np.arange(3)).apply(np.array([[0.0, 0.0, 0.0], [9.0, 0.0, 0.0]]))
     np.testing.assert_allclose(prob, [[1 / 3] * 3, [1.0, 0.0, 0.0]])
 
 
@@ -335,20 +338,50 @@ def test_log_odds_against_the_rest():
             assert value == pytest.approx(row[k] - rest, rel=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["f4", "f8", "i8"])
+def test_softmax_is_scipys_and_leaves_its_input(kind):
+    z = (10 * np.random.default_rng(0).normal(size=(5, 4, 3))).astype(kind)
+    kept = z.copy()
+    t = np.arange(1.0, 5.0)[:, None]
+    for axis in (-1, 0):
+        expected = scipy_softmax(z.astype("f8") / t, axis=axis)
+        found = softmax(z, t, axis) if axis else softmax(z / t, axis=0)
+        np.testing.assert_allclose(found, expected, rtol=1e-12 if kind != "f4" else 1e-5)
+    np.testing.assert_array_equal(z, kept)
+    np.testing.assert_array_equal(softmax(np.array([[1e4, -1e4]])), [[1.0, 0.0]])
+
+
 # --- shrinkage -------------------------------------------------------------------------------
 
 
-def test_temperatures_are_shrunk_by_their_logarithms():
-    between = shrunk(Temperature(8.0), Temperature(2.0), 0.25)
-    assert between.temperature == pytest.approx(2.0 * 4**0.25)
-    assert shrunk(Temperature(8.0), Temperature(2.0), 1.0).temperature == 8.0
+def grouped(method, z, y, shrinkage, weight=None):
+    """Fit with the first 150 rows as the group "f", and the others as "m"."""
+    members = (np.arange(len(y)) >= 150).astype(int)
+    return GroupCalibrator.fit(
+        z, y, members, ("f", "m"), weight,
+        classes=range(z.shape[1]), method=method, shrinkage=shrinkage,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_temperatures_are_shrunk_by_their_logarithms(weighted):
+    z, y = sample(400, 3)
+    z[:150] *= 3
+    weight = np.random.default_rng(4).uniform(0, 2, 400) if weighted else None
+    n = 150 if weight is None else weight[:150].sum()
+    trust = n / (n + 60)
+    free, found = (grouped("temperature", z, y, s, weight) for s in (0.0, 60.0))
+    own, common = free.own["f"].temperature, free.common.temperature
+    assert found.trust["f"] == pytest.approx(trust)
+    assert free.trust == {"f": 1.0, "m": 1.0}
+    assert own > 1.3 * common
+    assert found.own["f"].temperature == pytest.approx(own**trust * common ** (1 - trust))
 
 
 @pytest.mark.parametrize("method", [m for m in METHODS if m != "temperature"])
 def test_other_methods_are_shrunk_by_their_probabilities(method):
     z, y = sample(400, 3)
-    own, common = fitted(method, z[:100], y[:100]), fitted(method, z, y)
-    blend = shrunk(own, common, 0.3)
-    assert isinstance(blend, Blend)
-    np.testing.assert_allclose(blend.apply(z), 0.3 * own.apply(z) + 0.7 * common.apply(z))
-    assert shrunk(own, common, 1.0) is own
+    own, common = fitted(method, z[:150], y[:150]).apply(z), fitted(method, z, y).apply(z)
+    found = grouped(method, z, y, shrinkage=350.0)
+    np.testing.assert_allclose(found.own["f"].apply(z), 0.3 * own + 0.7 * common)
+    np.testing.assert_array_equal(grouped(method, z, y, 0.0).own["f"].apply(z), own)

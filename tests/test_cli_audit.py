@@ -160,14 +160,14 @@ def test_several_groups_classes_and_bins(data):
     close(model["overall"]["ece"]["value"], oracle.ece(data["y"], data["p"], n_bins=7))
     # one column for each class, in any order
     both = ["--label", "y", "--group", "sex", "--prob", "p", "--prob", "q"]
-    one = figures("p.csv", *both, "--classes", "1,0")["models"][0]
-    two = figures("p.csv", *both, "--classes", "1", "--classes", "0")["models"][0]
+    one = figures("p.csv", *both, "--labels", "1,0")["models"][0]
+    two = figures("p.csv", *both, "--labels", "1", "--labels", "0")["models"][0]
     close(one["overall"]["ece"]["value"], oracle.ece(data["y"], data["p"]))
     assert one == two
     # labels as words, the positive one first in sorted order
     data["y"] = np.where(data["y"] == 1, "bad", "good")
     save(data, "words.csv")
-    words = figures("words.csv", *COLUMNS, "--classes", "good,bad")["models"][0]
+    words = figures("words.csv", *COLUMNS, "--labels", "good,bad")["models"][0]
     close(words["overall"]["log_loss"]["value"], one["overall"]["log_loss"]["value"])
 
 
@@ -343,8 +343,10 @@ def test_a_gate_that_is_wrong():
     said = refused("p.csv", *COLUMNS, "--fail-if", "ece[F] > 0.05", "--json", "o.json")
     assert "there is no group 'F'" in said
     assert "there are f; m" in said
-    assert "--reference: there is no group 'x'" in refused("p.csv", *COLUMNS, "--reference", "x")
-    assert "it is empty; name the values" in refused("p.csv", *COLUMNS, "--classes", "")
+    assert "reference group: there is no group 'x'" in refused(
+        "p.csv", *COLUMNS, "--reference", "x"
+    )
+    assert "it is empty; name the values" in refused("p.csv", *COLUMNS, "--labels", "")
 
 
 def test_one_group_only(data):
@@ -548,13 +550,13 @@ def test_merge_refuses(data):
     run("p.csv", *COLUMNS, "--by", "month", "--json", "c.json")
     assert "c.json: is split by month" in refused("--merge", "a.json", "c.json")
     run("p.csv", *COLUMNS, "--group", "race", "--json", "d.json")
-    assert "d.json: --group is sex, race, in others sex" in refused("--merge", "a.json", "d.json")
+    assert "d.json: group is sex, race, in others sex" in refused("--merge", "a.json", "d.json")
     run("p.csv", *COLUMNS, "--pred", "y2", "--json", "f.json")
-    assert "f.json: --pred is y2, in others nothing" in refused("--merge", "a.json", "f.json")
+    assert "f.json: pred is y2, in others nothing" in refused("--merge", "a.json", "f.json")
     data["y"] = data["y"].map({0: "no", 1: "yes"})
     save(data, "words.csv")
     run("words.csv", *COLUMNS, "--json", "e.json")
-    assert "same --classes" in refused("--merge", "a.json", "e.json")
+    assert "same --labels" in refused("--merge", "a.json", "e.json")
     for option in (["--label", "y"], ["--bins", 15], ["--drop-missing"]):
         assert f"{option[0]} is for predictions" in refused("--merge", "a.json", *option)
     table = AuditTable.from_arrays(
@@ -584,8 +586,8 @@ def csv_of(text, name="bad.csv"):
         ((*COLUMNS, "--prob", "p"), "'p' is named twice"),
         (("--label", "y", "--prob", "p"), "an audit needs --group"),
         ((), "an audit needs --label and --prob and --group"),
-        ((*COLUMNS, "--classes", "0,1,2"), "0"),
-        ((*COLUMNS, "--classes", "5,6"), "--classes"),
+        ((*COLUMNS, "--labels", "0,1,2"), "0"),
+        ((*COLUMNS, "--labels", "5,6"), "--labels"),
         ((*COLUMNS, "--bins", "0"), "--bins"),
         ((*COLUMNS, "--level", "95"), "--level"),
         ((*COLUMNS, "--tolerance", "-1"), "--tolerance"),
@@ -639,8 +641,8 @@ def test_wrong_values(data, engine):
     said = refused("bad.csv", *options)
     assert "column 'p' is not a number in 1 row" in said
     assert "lots" in said
-    said = refused("p.csv", *options, "--classes", "0,5")
-    assert "--classes" in said
+    said = refused("p.csv", *options, "--labels", "0,5")
+    assert "--labels" in said
     assert "5" in said
 
 

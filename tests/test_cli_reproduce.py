@@ -14,18 +14,18 @@ from equipoise.paper import _results as results
 from equipoise.training import Bar
 
 GRID = {
-    "techniques": ["ce", "ls", "fl", "flsd", "dca", "mdca", "mmce", "mmce-w", "mmce-w*"],
-    "lams": [1.0, 30.0],
+    "loss": ["ce", "ls", "fl", "flsd", "dca", "mdca", "mmce", "mmce-w", "mmce-w*"],
+    "lam": [1.0, 30.0],
     "seeds": [0, 1],
     "controls": "equal",
-    "epochs": 3,
+    "max_epochs": 3,
     "batch_size": 256,
-    "hidden": [8],
+    "hidden_layer_sizes": [8],
     "output_relu": True,
-    "rate": 1e-2,
-    "rhos": {"german": [0.4, 0.8], "compas": [0.5]},
+    "learning_rate": 1e-2,
+    "rho": {"german": [0.4, 0.8], "compas": [0.5]},
 }
-SMALL = {"quick": GRID, "paper": GRID | {"epochs": 2}}
+SMALL = {"quick": GRID, "paper": GRID | {"max_epochs": 2}}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -72,7 +72,7 @@ def test_tables_figures_and_page(first):
     folder, result = first
     for number in range(2, 9):
         assert f"Table {number}" in result.stdout
-    for text in ("as published", "as it should be", "Claims, both readings", "german"):
+    for text in ("as published", "validated", "Claims, both readings", "german"):
         assert text in result.stdout
     assert "temperatures by the paper's recipe" in result.stderr
     assert "Tables, figures and a page with all of them" in result.stdout

@@ -20,10 +20,9 @@ from equipoise.cli import _train as train
 from equipoise.cli import main
 from equipoise.datasets import Dataset, FrameEncoder
 from equipoise.metrics import GroupRates
-from equipoise.training import LOSSES, GroupwiseMLPClassifier
-from equipoise.training._mlp import STOPPING
+from equipoise.training import LOSS_NAMES, STOPPING, GroupwiseMLPClassifier
 
-QUICK = ("--max-epochs", "20", "--learning-rate", "0.01", "--hidden", "8")
+QUICK = ("--max-epochs", "20", "--learning-rate", "0.01", "--hidden-layer-sizes", "8")
 HEADER = ["id", "age", "job, now", "member", "sex", "race", "income"]
 JOBS = ["cook", 'a "quoted" one', "comma, here", "two\nlines", "a\rb", "", "007"]
 
@@ -147,7 +146,7 @@ def test_readme_commands(tmp_path):
     held_out["y"] = (rng.random(200) < held_out["p"]).astype(int)
     held_out.to_csv(tmp_path / "held_out.csv", index=False)
     held_out.drop(columns="y").to_parquet(tmp_path / "new.parquet")
-    quick = {"train": QUICK, "search": ["--epochs", 2, "--seeds", 1, "--technique", "ce"]}
+    quick = {"train": QUICK, "search": ["--max-epochs", 2, "--n-seeds", 1, "--loss", "ce"]}
     for line in block.splitlines():
         name, *arguments = shlex.split(line, comments=True)
         assert name == "equipoise"
@@ -234,15 +233,17 @@ def test_defaults_are_the_estimators(trained, parameters):
     data = trained / "people.csv"
     start("train", data, "--label", "income", "--group", "sex", "--out", "m")
     assert parameters == GroupwiseMLPClassifier(random_state=0).get_params()
-    assert tuple(LOSSES) == train.LOSSES
-    assert (*STOPPING, "none") == train.STOPPING
+    choices = {p.name: getattr(p.type, "choices", ()) for p in main.commands["train"].params}
+    assert tuple(choices["loss"]) == LOSS_NAMES
+    assert tuple(choices["early_stopping"]) == (*STOPPING, "none")
 
 
 def test_options(trained, parameters):
     options = (
-        "--loss fl --rho 0.25 --lam 3 --hidden 7,5,3 --learning-rate 0.01 --max-epochs 9 "
-        "--batch-size 32 --early-stopping none --patience 4 --validation-fraction 0.2 "
-        "--calibrate none --shrinkage 1 --unseen-group mixture --seed 5 --test-fraction 0.25"
+        "--loss fl --rho 0.25 --lam 3 --hidden-layer-sizes 7,5,3 --learning-rate 0.01 "
+        "--max-epochs 9 --batch-size 32 --early-stopping none --patience 4 "
+        "--validation-fraction 0.2 --calibrate none --shrinkage 1 --unseen-group mixture "
+        "--seed 5 --test-fraction 0.25"
     )
     data = trained / "people.csv"
     start("train", data, "--label", "income", "--group", "sex", "--out", "m", *options.split())
@@ -314,8 +315,8 @@ def test_integer_and_truth_labels(tmp_path):
         (["--out", "people.csv", "--force"], 2, "is read by this command"),
         (["--rho", "2"], 2, "'2' is neither equal, share, none nor a number"),
         (["--rho", "0.5", "--group", "race"], 2, "for two groups, but there are 3"),
-        (["--hidden", "8,x"], 2, "'8,x' is no list of layer sizes"),
-        (["--hidden", "0"], 2, "'0' is no list of layer sizes"),
+        (["--hidden-layer-sizes", "8,x"], 2, "'8,x' is no list of layer sizes"),
+        (["--hidden-layer-sizes", "0"], 2, "'0' is no list of layer sizes"),
         (["--loss", "mse"], 2, "'mse' is not one of"),
         (["--test-fraction", "1"], 2, "0<x<1"),
         (["--test-fraction", "0.999"], 2, "lower --test-fraction"),

@@ -51,7 +51,7 @@ def test_sweep_of_the_guide(capsys, tmp_path, monkeypatch):
     # 2 seeds x (4 cross-entropy, and 2 losses x 2 rho x 2 lam), 3 epochs
     rows = scope["store"].query("select * from runs").to_arrow_table()
     assert len(rows) == 2 * (4 + 8) * 3
-    said = set(re.findall(r"`((?:val|technique|rho|lam|split|seed|epoch|div)[a-z0-9_]*)`", text))
+    said = set(re.findall(r"`((?:val|loss|rho|lam|split|seed|epoch|div)[a-z0-9_]*)`", text))
     assert said - {"val"} <= set(rows.column_names), "columns that the guide names"
     assert {"sweep.json", "parts.log"} <= {p.name for p in (tmp_path / "runs/german").iterdir()}
 

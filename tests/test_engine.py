@@ -18,7 +18,18 @@ from equipoise.metrics import (
     log_loss,
     proportional_equality,
 )
-from equipoise.training import LOSSES, Config, GroupwiseLoss, epochs_of, train_stack
+from equipoise.training import (
+    CALIBRATIONS,
+    LOSS_NAMES,
+    LOSSES,
+    PARTS,
+    Config,
+    GroupwiseLoss,
+    Loss,
+    epochs_of,
+    run_column,
+    train_stack,
+)
 from equipoise.training._network import StackedMLP
 
 
@@ -36,20 +47,20 @@ def make_split(sizes=(90, 40, 41), columns=6, classes=2, groups=2, seed=0):
     return Split(*parts, Preprocessor.fit(parts[0].X, names))
 
 
-SMALL = {"batch_size": 32, "hidden": (8, 5), "dtype": torch.float64}
+SMALL = {"batch_size": 32, "hidden_layer_sizes": (8, 5), "dtype": torch.float64}
 
 
-def plain_loop(split, config, epochs, *, batch_size, hidden, dtype, output_relu=False):
+def plain_loop(split, config, epochs, *, batch_size, hidden_layer_sizes, dtype, output_relu=False):
     """Train one run with torch.nn and autograd; return the logits of val and test per epoch."""
     classes = int(split.train.y.max()) + 1
-    sizes = (split.train.X.shape[1], *hidden, classes)
+    sizes = (split.train.X.shape[1], *hidden_layer_sizes, classes)
     parts = []
     for weight, bias in StackedMLP(sizes, [config.seed], dtype=dtype).layers(0):
         linear = torch.nn.Linear(*weight.shape, dtype=dtype)
         linear.weight.data, linear.bias.data = weight.T.clone(), bias.clone()
         parts += [linear, torch.nn.ReLU()]
     net = torch.nn.Sequential(*(parts if output_relu else parts[:-1]))
-    loss = GroupwiseLoss(config.technique, config.rho, config.lam)
+    loss = GroupwiseLoss(config.loss, config.rho, config.lam)
     X, y, group = (torch.from_numpy(v) for v in (split.train.X, split.train.y, split.train.group))
     X = X.to(dtype)
     moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in net.parameters()]
@@ -59,7 +70,7 @@ def plain_loop(split, config, epochs, *, batch_size, hidden, dtype, output_relu=
             net.zero_grad()
             loss(net(X[rows]), y[rows], group[rows]).backward()
             step += 1
-            rate = config.rate * math.sqrt(1 - 0.999**step) / (1 - 0.9**step)
+            rate = config.learning_rate * math.sqrt(1 - 0.999**step) / (1 - 0.9**step)
             with torch.no_grad():
                 for p, (m, v) in zip(net.parameters(), moments, strict=True):
                     m.mul_(0.9).add_(0.1 * p.grad)
@@ -71,9 +82,10 @@ def plain_loop(split, config, epochs, *, batch_size, hidden, dtype, output_relu=
 
 def plain_columns(split, val, test):
     """Measure logits by the plain functions."""
-    common = TemperatureScaling().fit(val, split.val.y, labels=tuple(range(val.shape[1])))
-    own = GroupTemperatureScaling().fit(
-        val, split.val.y, sensitive_features=split.val.group, labels=tuple(range(val.shape[1]))
+    bounds, labels = (0.05, 20.0), tuple(range(val.shape[1]))
+    common = TemperatureScaling(bounds=bounds).fit(val, split.val.y, labels=labels)
+    own = GroupTemperatureScaling(bounds=bounds).fit(
+        val, split.val.y, sensitive_features=split.val.group, labels=labels
     )
     found = {"temperature": common.temperature_}
     found |= {f"temperature_{g}": t for g, t in own.temperatures_.items()}
@@ -104,7 +116,9 @@ def plain_columns(split, val, test):
     return found
 
 
-@pytest.mark.filterwarnings("ignore:proportional equality", "ignore:.*reached its bound")
+@pytest.mark.filterwarnings(
+    "ignore:proportional equality", "ignore::equipoise.calibration.CalibrationWarning"
+)
 @pytest.mark.parametrize(
     ("classes", "groups", "output_relu"), [(2, 2, False), (2, 2, True), (3, 3, False)]
 )
@@ -117,7 +131,7 @@ def test_a_mixed_stack_equals_the_plain_loop(classes, groups, output_relu):
         for weight, lam, rate in ((None, 0.5, 1e-2), (rho, 2.0, 2e-2))
     ]
     result = train_stack(
-        split, configs, epochs=3, chunk=5, workers=2, output_relu=output_relu, **SMALL
+        split, configs, max_epochs=3, chunk=5, workers=2, output_relu=output_relu, **SMALL
     )
     for c, config in enumerate(configs):
         runs = plain_loop(split, config, 3, output_relu=output_relu, **SMALL)
@@ -137,10 +151,10 @@ def test_a_mixed_stack_equals_the_plain_loop(classes, groups, output_relu):
 def test_a_run_is_the_same_alone_and_in_any_stack():
     split = make_split()
     configs = [Config(name, 0.4, 3.0, seed) for name in ("mmce", "ce", "dca") for seed in range(3)]
-    together = train_stack(split, configs, epochs=4, workers=2, **SMALL)
-    backwards = train_stack(split, configs[::-1], epochs=4, chunk=2, workers=1, **SMALL)
+    together = train_stack(split, configs, max_epochs=4, workers=2, **SMALL)
+    backwards = train_stack(split, configs[::-1], max_epochs=4, chunk=2, workers=1, **SMALL)
     for c, config in enumerate(configs):
-        alone = train_stack(split, [config], epochs=4, **SMALL)
+        alone = train_stack(split, [config], max_epochs=4, **SMALL)
         for name, values in alone.columns.items():
             for other in (together.columns[name][c], backwards.columns[name][-1 - c]):
                 np.testing.assert_allclose(values[0], other, rtol=1e-7, atol=1e-12, err_msg=name)
@@ -149,7 +163,7 @@ def test_a_run_is_the_same_alone_and_in_any_stack():
 def test_the_seed_of_the_split_fixes_the_batches():
     split = make_split()
     one, same, other = (
-        train_stack(split, [Config()], epochs=2, split_seed=s, **SMALL).columns["val_log_loss"]
+        train_stack(split, [Config()], max_epochs=2, split_seed=s, **SMALL).columns["val_log_loss"]
         for s in (3, 3, 4)
     )
     np.testing.assert_array_equal(one, same)
@@ -159,7 +173,7 @@ def test_the_seed_of_the_split_fixes_the_batches():
 def test_a_run_that_diverges_is_flagged_and_the_others_go_on():
     split = make_split()
     configs = [Config("mmce", 0.5, 2.0, seed=s) for s in range(3)]
-    alone = train_stack(split, [configs[2]], epochs=5, **SMALL)
+    alone = train_stack(split, [configs[2]], max_epochs=5, **SMALL)
     seen = []
     for epoch in epochs_of(split, configs, **SMALL):
         seen.append(epoch.columns)
@@ -177,8 +191,8 @@ def test_a_run_that_diverges_is_flagged_and_the_others_go_on():
 
 def test_the_result_names_what_diverged():
     split = make_split()
-    wild, tame = Config("ce", seed=3, rate=1e200), Config("ce", seed=3)
-    result = train_stack(split, [tame, wild, tame], epochs=3, **SMALL)
+    wild, tame = Config("ce", seed=3, learning_rate=1e200), Config("ce", seed=3)
+    result = train_stack(split, [tame, wild, tame], max_epochs=3, **SMALL)
     assert result.diverged == (wild,)
     np.testing.assert_array_equal(
         result.columns["val_log_loss"][0], result.columns["val_log_loss"][2]
@@ -188,7 +202,7 @@ def test_the_result_names_what_diverged():
 def test_weights_at_chosen_epochs_give_the_measured_logits():
     split = make_split()
     configs = [Config("ce", seed=s) for s in range(3)]
-    result = train_stack(split, configs, epochs=4, keep_epochs=(2, 4), chunk=2, **SMALL)
+    result = train_stack(split, configs, max_epochs=4, keep_epochs=(2, 4), chunk=2, **SMALL)
     assert set(result.layers) == {2, 4}
     for epoch, layers in result.layers.items():
         for c in range(3):
@@ -203,7 +217,7 @@ def test_weights_at_chosen_epochs_give_the_measured_logits():
 def test_a_group_absent_from_validation_keeps_its_slot():
     split = make_split()
     val = dataclasses.replace(split.val, group=np.zeros_like(split.val.group))
-    result = train_stack(dataclasses.replace(split, val=val), [Config()], epochs=2, **SMALL)
+    result = train_stack(dataclasses.replace(split, val=val), [Config()], max_epochs=2, **SMALL)
     assert (result.columns["temperature_1"] == 1.0).all()
     assert np.isnan(result.columns["val_ece15_1"]).all()
     assert np.isfinite(result.columns["test_group_pe"]).all()
@@ -212,8 +226,8 @@ def test_a_group_absent_from_validation_keeps_its_slot():
 def test_float32_is_close_to_float64():
     split = make_split()
     runs = [Config("mmce-w", 0.5, 1.0, s) for s in range(2)]
-    double = train_stack(split, runs, epochs=3, **SMALL).columns
-    single = train_stack(split, runs, epochs=3, **{**SMALL, "dtype": torch.float32}).columns
+    double = train_stack(split, runs, max_epochs=3, **SMALL).columns
+    single = train_stack(split, runs, max_epochs=3, **{**SMALL, "dtype": torch.float32}).columns
     for name in ("val_log_loss", "test_pe", "train_loss"):
         np.testing.assert_allclose(single[name], double[name], rtol=1e-4)
 
@@ -221,12 +235,12 @@ def test_float32_is_close_to_float64():
 def test_the_frame_has_a_row_per_run_and_epoch():
     split = make_split()
     configs = [Config("dca", 0.25, 2.0, seed=4), Config("ce", seed=5)]
-    result = train_stack(split, configs, epochs=3, **SMALL)
+    result = train_stack(split, configs, max_epochs=3, **SMALL)
     frame = result.to_frame()
     assert len(frame) == 6
     assert frame["epoch"].tolist() == [1, 2, 3] * 2
     assert frame["seed"].tolist() == [4] * 3 + [5] * 3
-    row = frame[(frame["technique"] == "dca") & (frame["epoch"] == 2)].iloc[0]
+    row = frame[(frame["loss"] == "dca") & (frame["epoch"] == 2)].iloc[0]
     assert row["test_ece10"] == result.columns["test_ece10"][0, 1]
 
 
@@ -234,11 +248,16 @@ def test_progress_counts_runs_times_epochs(capsys):
     seen = []
     configs = [Config(seed=s) for s in range(5)]
     train_stack(
-        make_split(), configs, epochs=2, chunk=2, progress=lambda *now: seen.append(now), **SMALL
+        make_split(),
+        configs,
+        max_epochs=2,
+        chunk=2,
+        progress=lambda *now: seen.append(now),
+        **SMALL,
     )
     assert seen[-1] == (10, 10)
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
-    train_stack(make_split(), configs, epochs=2, progress=True, **SMALL)
+    train_stack(make_split(), configs, max_epochs=2, progress=True, **SMALL)
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "10 of 10 runs × epochs" in captured.err
@@ -251,7 +270,7 @@ def test_epochs_go_on_for_as_long_as_one_asks():
 
 def test_threads_are_given_back():
     before = torch.get_num_threads()
-    train_stack(make_split(), [Config()], epochs=1, **SMALL)
+    train_stack(make_split(), [Config()], max_epochs=1, **SMALL)
     assert torch.get_num_threads() == before
 
 
@@ -261,21 +280,23 @@ def test_a_class_or_group_that_cannot_be_trained_is_refused():
     y[0] = 2
     rare = dataclasses.replace(split, val=dataclasses.replace(split.val, y=y))
     with pytest.raises(ValueError, match=r"class 2 has no training row; split with stratify=True"):
-        train_stack(rare, [Config()], epochs=1, **SMALL)
+        train_stack(rare, [Config()], max_epochs=1, **SMALL)
     negative = dataclasses.replace(split.train, group=split.train.group - 1)
     with pytest.raises(ValueError, match="train part of the split has negative classes or groups"):
-        train_stack(dataclasses.replace(split, train=negative), [Config()], epochs=1, **SMALL)
+        train_stack(dataclasses.replace(split, train=negative), [Config()], max_epochs=1, **SMALL)
     three = make_split(groups=3)
     with pytest.raises(ValueError, match=r"3 groups: .* needs a weight for each"):
-        train_stack(three, [Config("mmce", 0.5)], epochs=1, **SMALL)
+        train_stack(three, [Config("mmce", 0.5)], max_epochs=1, **SMALL)
     with pytest.raises(ValueError, match=r"3 groups, but .* has fewer weights"):
-        train_stack(three, [Config("mmce", (0.5, 0.5))], epochs=1, **SMALL)
+        train_stack(three, [Config("mmce", (0.5, 0.5))], max_epochs=1, **SMALL)
 
 
 def test_seeds_may_be_numpy_integers():
     split = make_split()
     one, other = (
-        train_stack(split, [Config(seed=s)], epochs=1, split_seed=s, **SMALL).columns["train_loss"]
+        train_stack(split, [Config(seed=s)], max_epochs=1, split_seed=s, **SMALL).columns[
+            "train_loss"
+        ]
         for s in (3, np.int64(3))
     )
     np.testing.assert_array_equal(one, other)
@@ -291,7 +312,7 @@ def test_an_interrupt_stops_what_waits():
 
     configs = [Config(seed=s) for s in range(40)]
     with pytest.raises(KeyboardInterrupt):
-        train_stack(make_split(), configs, epochs=3, chunk=1, workers=1, progress=stop, **SMALL)
+        train_stack(make_split(), configs, max_epochs=3, chunk=1, workers=1, progress=stop, **SMALL)
     assert len(begun) < 5
 
 
@@ -301,7 +322,7 @@ def test_an_error_inside_a_chunk_reaches_the_caller():
 
     before = torch.get_num_threads()
     with pytest.raises(KeyboardInterrupt):
-        train_stack(make_split(), [Config()], epochs=50, progress=stop, **SMALL)
+        train_stack(make_split(), [Config()], max_epochs=50, progress=stop, **SMALL)
     assert torch.get_num_threads() == before
 
 
@@ -309,17 +330,17 @@ def test_an_error_inside_a_chunk_reaches_the_caller():
     ("configs", "options", "message"),
     [
         ([], {}, "configs is empty"),
-        ([Config("mcee")], {}, "unknown technique 'mcee'"),
-        ([Config(rate=0.0)], {}, "rate must be positive"),
+        ([Config("mcee")], {}, "unknown loss 'mcee'"),
+        ([Config(learning_rate=0.0)], {}, "learning_rate must be positive"),
         ([Config("mmce", rho=1.5)], {}, r"rho must be within 0\.\.1"),
         ([Config("mmce", lam=-1.0)], {}, "lam must be finite"),
-        ([Config()], {"epochs": 0}, "epochs and batch_size must be positive"),
+        ([Config()], {"max_epochs": 0}, "max_epochs and batch_size must be positive"),
         ([Config()], {"keep_epochs": (4,)}, r"keep_epochs must be within 1\.\.3, got \[4\]"),
     ],
 )
 def test_mistakes_are_named_before_any_work(configs, options, message):
     with pytest.raises(ValueError, match=message):
-        train_stack(make_split(), configs, **{"epochs": 3, **SMALL, **options})
+        train_stack(make_split(), configs, **{"max_epochs": 3, **SMALL, **options})
 
 
 def test_a_split_that_is_not_finite_or_empty_is_refused():
@@ -340,5 +361,97 @@ def test_a_split_that_is_not_finite_or_empty_is_refused():
 
 def test_no_warning_escapes(recwarn):
     warnings.simplefilter("error")
-    train_stack(make_split(sizes=(90, 12, 9)), [Config("mmce", 0.5, 5.0)], epochs=3, **SMALL)
+    train_stack(make_split(sizes=(90, 12, 9)), [Config("mmce", 0.5, 5.0)], max_epochs=3, **SMALL)
     assert not recwarn.list
+
+
+def with_weights(split, weights):
+    parts = {
+        name: dataclasses.replace(getattr(split, name), weight=weight)
+        for name, weight in weights.items()
+    }
+    return dataclasses.replace(split, **parts)
+
+
+def repeated(split, weights):
+    parts = {}
+    for name, weight in weights.items():
+        part, rows = getattr(split, name), np.repeat(np.arange(len(weight)), weight.astype(int))
+        parts[name] = Part(part.X[rows], part.y[rows], part.group[rows], rows)
+    return dataclasses.replace(split, **parts)
+
+
+@pytest.mark.parametrize(("classes", "groups", "rho"), [(2, 2, 0.3), (3, 3, (0.2, 0.3, 0.5))])
+def test_integer_weights_are_repeated_rows(classes, groups, rho):
+    split = make_split(classes=classes, groups=groups)
+    rng = np.random.default_rng(0)
+    sizes = {"train": 90, "val": 40, "test": 41}
+    weights = {name: rng.integers(1, 4, n).astype(float) for name, n in sizes.items()}
+    configs = [Config(name, r, 2.0, 1, 1e-2) for name in LOSSES for r in (None, rho)]
+    options = {**SMALL, "batch_size": 1000, "max_epochs": 4}
+    weighted = train_stack(with_weights(split, weights), configs, **options).columns
+    copies = train_stack(repeated(split, weights), configs, **options).columns
+    plain = train_stack(split, configs, **options).columns
+    assert weighted.keys() == copies.keys()
+    for name, values in weighted.items():
+        # temperatures are exact to 1e-9 or so, and what follows from them as much
+        np.testing.assert_allclose(values, copies[name], rtol=1e-6, atol=1e-8, err_msg=name)
+    assert not np.allclose(weighted["val_pe"], plain["val_pe"], rtol=1e-3)
+
+
+def test_weights_of_one_are_none():
+    split = make_split()
+    ones = {name: np.ones(len(getattr(split, name).y)) for name in ("train", "val", "test")}
+    configs = [Config(name, 0.3, 2.0, 1, 1e-2) for name in LOSSES]
+    plain = train_stack(split, configs, max_epochs=3, **SMALL).columns
+    for name, values in train_stack(
+        with_weights(split, ones), configs, max_epochs=3, **SMALL
+    ).columns.items():
+        np.testing.assert_allclose(values, plain[name], rtol=1e-6, atol=1e-8, err_msg=name)
+
+
+def test_threads_are_chosen_by_the_work_and_given_back():
+    used: list[int] = []
+    before = torch.get_num_threads()
+    epochs = epochs_of(make_split(), [Config("spy")], losses={"spy": spy(used)}, **SMALL)
+    next(epochs)
+    assert set(used) == {1}  # 32 rows x 6 x 8: far too small to share
+    assert torch.get_num_threads() == before
+    wide, used = {**SMALL, "hidden_layer_sizes": (1024, 1024)}, []
+    big = epochs_of(make_split(), [Config("spy")], losses={"spy": spy(used)}, **wide)
+    next(big)
+    assert set(used) == {min(before, 3)}  # 32 x 1024 x 1024 = 2 x 2**24
+    assert torch.get_num_threads() == before
+
+
+def test_threads_are_given_back_after_an_error():
+    def fails(_):
+        raise ZeroDivisionError
+
+    before = torch.get_num_threads()
+    broken = {"broken": Loss(fails, "linear", added=False, grouped=False)}
+    with pytest.raises(ZeroDivisionError):
+        next(epochs_of(make_split(), [Config("broken")], losses=broken, **SMALL))
+    assert torch.get_num_threads() == before
+    with pytest.raises(ZeroDivisionError):
+        train_stack(make_split(), [Config("broken")], max_epochs=1, losses=broken, **SMALL)
+    assert torch.get_num_threads() == before
+
+
+def spy(used):
+    """A cross entropy that notes the number of threads."""
+
+    def term(batch):
+        used.append(torch.get_num_threads())
+        return -batch.label_log_prob()
+
+    return Loss(term, "linear", added=False, grouped=False)
+
+
+def test_names_that_need_no_torch():
+    assert tuple(LOSSES) == LOSS_NAMES
+    columns = train_stack(make_split(), [Config()], max_epochs=1, **SMALL).columns
+    for part in PARTS:
+        for how in CALIBRATIONS:
+            for metric in ("accuracy", "pe_deterministic", "dead", "pe", "ece15", "ece10"):
+                assert run_column(part, metric, how) in columns

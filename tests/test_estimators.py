@@ -1,6 +1,8 @@
 """GroupwiseMLPClassifier: scikit-learn's contract, groups by argument and by column, files."""
 
 import json
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -19,10 +21,23 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from equipoise import GroupwiseMLPClassifier
 from equipoise._files import write_model
 from equipoise.metrics import log_loss
-from equipoise.training import LOSSES, Config, train_stack
+from equipoise.training import (
+    LOSSES,
+    Config,
+    checked_rows,
+    hold_out,
+    resolve_rho,
+    train_stack,
+)
+
+EXPECTED = {
+    "check_sample_weight_equivalence_on_dense_data": "repeated rows change what is held out"
+}
 
 
-@parametrize_with_checks([GroupwiseMLPClassifier(max_epochs=100)])
+@parametrize_with_checks(
+    [GroupwiseMLPClassifier(max_epochs=100)], expected_failed_checks=lambda _: EXPECTED
+)
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 def test_scikit_learns_contract(estimator, check):
     check(estimator)
@@ -44,7 +59,8 @@ FAST = {"max_epochs": 15, "hidden_layer_sizes": (16,), "random_state": 0}
 @pytest.mark.parametrize(("classes", "groups"), [(2, ("f", "m")), (3, ("f", "m", "x"))])
 def test_every_loss_learns(loss, classes, groups):
     X, y, group = sample(900, classes, groups)
-    model = GroupwiseMLPClassifier(loss, learning_rate=0.01, **FAST | {"max_epochs": 60})
+    options = FAST | {"max_epochs": 60, "random_state": 1}
+    model = GroupwiseMLPClassifier(loss, learning_rate=0.01, **options)
     model.fit(X[:600], y[:600], sensitive_features=group[:600])
     assert model.score(X[600:], y[600:]) > (0.7 if classes == 2 else 0.6)
     prob = model.predict_proba(X[600:], sensitive_features=group[600:])
@@ -61,13 +77,16 @@ def test_it_is_the_engine_with_one_configuration():
         "dca", 0.3, 3.0, early_stopping=None, calibrate=None, **FAST | {"max_epochs": 4}
     ).fit(X, y, sensitive_features=group)
     seeds = np.random.RandomState(0).randint(np.iinfo(np.int32).max, size=3)
-    codes = np.unique(y, return_inverse=True)[1]
-    members = np.unique(group.astype(str), return_inverse=True)[1]
-    split = model._hold_out(X, codes, members, seeds[0])
+    split = hold_out(checked_rows(model, X, y, group, None), 0.125, seeds[0])
     assert len(split.val.y) == 38
     config = Config("dca", (0.7, 0.3), 3.0, int(seeds[1]), 1e-3)
     result = train_stack(
-        split, [config], epochs=4, hidden=(16,), split_seed=int(seeds[2]), keep_epochs=(4,)
+        split,
+        [config],
+        max_epochs=4,
+        hidden_layer_sizes=(16,),
+        split_seed=int(seeds[2]),
+        keep_epochs=(4,),
     )
     for (weight, bias), (w, b) in zip(model.layers_, result.layers[4][0], strict=True):
         np.testing.assert_array_equal(weight, w.numpy())
@@ -91,10 +110,9 @@ def test_early_stopping_keeps_the_best_epoch(metric):
 
 def test_held_out_rows_are_stratified():
     X, y, group = sample(800)
-    model = GroupwiseMLPClassifier(validation_fraction=0.25, **FAST)
-    model.classes_, codes = np.unique(y, return_inverse=True)
+    codes = np.unique(y, return_inverse=True)[1]
     members = (group == "m").astype(np.int64)
-    split = model._hold_out(X, codes, members, 1)
+    split = hold_out(checked_rows(GroupwiseMLPClassifier(), X, y, group, None), 0.25, 1)
     assert not set(split.train.rows) & set(split.val.rows)
     assert len(split.val.y) == 200
     for label in (0, 1):
@@ -209,14 +227,12 @@ def test_calibration_kinds(calibrate):
     ],
 )
 def test_what_rho_means(rho, expected):
-    X, y, group = sample()
-    model = GroupwiseMLPClassifier(rho=rho, **FAST).fit(X, y, sensitive_features=group)
+    _, _, group = sample()
     share = np.array([(group == "f").mean(), (group == "m").mean()])
     if rho == "share":
         expected = tuple(share)
-    assert model._group_weights(share) == (
-        expected if expected is None else pytest.approx(expected)
-    )
+    found = resolve_rho(rho, ["f", "m"], share)
+    assert found == (expected if expected is None else pytest.approx(expected))
 
 
 def test_missing_values_are_imputed():
@@ -364,10 +380,10 @@ def test_the_only_row_of_a_class_stays_in_training():
         model = GroupwiseMLPClassifier(**FAST | {"max_epochs": 1, "random_state": seed})
         model.fit(X, y.astype(str))
         assert len(model.preprocessor_.columns) == 4
-        split = model._hold_out(X, np.unique(y.astype(str), return_inverse=True)[1],
-                                np.zeros(300, np.int64), seed)  # fmt: skip
-        assert 17 in split.train.rows
-        assert len(split.val.y) == 38
+        for fraction, held in ((0.125, 38), (0.9, 270)):
+            split = hold_out(checked_rows(model, X, y.astype(str), None, None), fraction, seed)
+            assert 17 in split.train.rows
+            assert len(split.val.y) == held
 
 
 def test_too_few_rows_to_hold_any_out_is_said():
@@ -417,3 +433,96 @@ def test_a_group_without_held_out_rows_gets_the_common_temperature():
         model.fit(X, y, sensitive_features=group)
     assert set(model.temperatures_) == {"f", "m"}
     model.predict_proba(X, sensitive_features=group)
+
+
+def test_weights_of_one_and_rows_of_weight_zero():
+    X, y, group = sample(300)
+    plain = GroupwiseMLPClassifier(**FAST).fit(X, y, sensitive_features=group)
+    expected = plain.predict_proba(X, sensitive_features=group)
+    more = sample(100, seed=5)
+    both = [np.concatenate(pair) for pair in zip((X, y, group), more, strict=True)]
+    both[1][300:] = "unseen"
+    both[2][300:] = "nobody"
+    weights = np.repeat([2.0, 0.0], [300, 100])
+    for rows, weight in (((X, y, group), np.ones(300)), (both, weights)):
+        model = GroupwiseMLPClassifier(**FAST)
+        model.fit(rows[0], rows[1], sensitive_features=rows[2], sample_weight=weight)
+        np.testing.assert_array_equal(model.predict_proba(X, sensitive_features=group), expected)
+        assert model.groups_ == ["f", "m"]
+
+
+def test_weights_have_a_say_and_their_scale_has_none():
+    X, y, group = sample(600)
+    rng = np.random.default_rng(0)
+    weight = np.where(y == "bee", 8.0, 1.0) * rng.uniform(0.5, 1.5, 600)
+    probs = [
+        GroupwiseMLPClassifier("dca", rho="share", **FAST)
+        .fit(X, y, sensitive_features=group, sample_weight=s)
+        .predict_proba(X, sensitive_features=group)
+        for s in (None, weight, pd.Series(weight * 1e-6))
+    ]
+    np.testing.assert_allclose(probs[1], probs[2], rtol=1e-3)
+    assert probs[1][:, 1].mean() > probs[0][:, 1].mean() + 0.1
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (np.ones(99), "sample_weight has 99"),
+        (np.zeros(100), "zero in every row"),
+        (-np.ones(100), "not negative"),
+        (np.full(100, np.nan), "finite"),
+        (np.ones((100, 1)), r"sample_weight must be \(n,\), got shape \(100, 1\)"),
+        (np.repeat([0.0, 1.0], [99, 1]), "only one class is present"),
+    ],
+)
+def test_bad_weights_are_refused_before_training(weight, message, monkeypatch):
+    monkeypatch.setattr("equipoise.training._mlp.epochs_of", None)  # not to be called
+    X, y, group = sample(100)
+    with pytest.raises(ValueError, match=message):
+        GroupwiseMLPClassifier().fit(X, y, sensitive_features=group, sample_weight=weight)
+
+
+WITHOUT_TORCH = (
+    "from importlib.machinery import PathFinder\n"
+    "found = PathFinder.find_spec\n"
+    "PathFinder.find_spec = lambda name, *a: None if name == 'torch' else found(name, *a)\n"
+)
+
+
+def test_without_torch_the_remedy_is_named():
+    code = WITHOUT_TORCH + (
+        "from equipoise.search import select\n"
+        "from equipoise.training import LOSS_NAMES, run_column\n"
+        "import equipoise\n"
+        "for name in ('GroupwiseMLPClassifier', 'FrontierSearch', 'GroupwiseLoss'):\n"
+        "    try:\n"
+        "        getattr(equipoise, name)\n"
+        "    except ImportError as error:\n"
+        "        print(error)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True
+    )
+    assert result.stderr == ""
+    lines = result.stdout.splitlines()
+    assert len(lines) == 3
+    for line in lines:
+        assert line == "equipoise.training needs torch: pip install 'equipoise[train]'"
+
+
+@pytest.mark.parametrize("command", ["train", "search", "reproduce"])
+def test_commands_without_torch_name_the_remedy(command, tmp_path):
+    table = pd.DataFrame({"age": range(40), "sex": ["f", "m"] * 20, "paid": ["yes", "no"] * 20})
+    table.to_csv(tmp_path / "people.csv", index=False)
+    data, out = str(tmp_path / "people.csv"), str(tmp_path / "out")
+    arguments = [command, data, "--label", "paid", "--group", "sex", "--out", out]
+    if command == "reproduce":
+        arguments = [command, "german", "--runs", out]
+    code = f"{WITHOUT_TORCH}from equipoise.cli import main\nmain({arguments!r})"
+    result = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True
+    )
+    assert "needs torch: pip install 'equipoise[train]'" in result.stderr
+    assert result.returncode == 2
+    assert not (tmp_path / "out").exists()

@@ -303,13 +303,13 @@ TECHNIQUES = ["ce", "fl", "mmce"]
 INPUTS = {
     "pandas": pd.DataFrame,
     "pandas, an index from 100 on": lambda t: pd.DataFrame(t, index=range(100, 100 + len_of(t))),
-    "pandas, categories": lambda t: pd.DataFrame(t).astype({"technique": "category"}),
+    "pandas, categories": lambda t: pd.DataFrame(t).astype({"loss": "category"}),
     "pandas, its own types": lambda t: pd.DataFrame(t).convert_dtypes(),
     "polars": pl.DataFrame,
-    "polars, categories": lambda t: pl.DataFrame(t).cast({"technique": pl.Categorical}),
+    "polars, categories": lambda t: pl.DataFrame(t).cast({"loss": pl.Categorical}),
     "pyarrow": pa.table,
     "pyarrow, dictionaries": lambda t: pa.table(
-        {n: pa.array(v).dictionary_encode() if n == "technique" else v for n, v in t.items()}
+        {n: pa.array(v).dictionary_encode() if n == "loss" else v for n, v in t.items()}
     ),
     "narwhals": lambda t: nw.from_native(pl.DataFrame(t)),
     "duckdb, converted": lambda t: arrow_of_duckdb(pa.table(t)),
@@ -323,7 +323,7 @@ INPUTS = {
 
 
 def len_of(table):
-    return len(table["technique"])
+    return len(table["loss"])
 
 
 def arrow_of_duckdb(table):
@@ -336,7 +336,7 @@ def table_of(seed, n=60, ends=True):
     rng = np.random.default_rng(seed)
     table = {
         "run": list(range(n)),
-        "technique": rng.choice(TECHNIQUES, n).tolist(),
+        "loss": rng.choice(TECHNIQUES, n).tolist(),
         "val_accuracy": (rng.integers(580, 661, n) / 660).tolist(),
         "test_accuracy": rng.random(n).tolist(),
     }
@@ -359,15 +359,15 @@ def qualifying(table, slack):
     return [row for row, c in zip(rows, counts, strict=True) if c is not None and c > best - slack]
 
 
-def loop_select(table, slack, objective, calibration="", n_bins=15, technique=None):
+def loop_select(table, slack, objective, calibration=None, n_bins=15, loss=None):
     rows = qualifying(table, slack)
     stem = f"val_{calibration}" if calibration else "val"
     pe, ece = f"{stem}_pe", f"{stem}_ece{n_bins}"
     rows = [r for r in rows if math.isfinite(r[pe]) and math.isfinite(r[ece])]
-    ce = [r for r in rows if r["technique"] == "ce"]
+    ce = [r for r in rows if r["loss"] == "ce"]
     chosen, least = None, INF
     for row in rows:
-        if technique is not None and row["technique"] != technique:
+        if loss is not None and row["loss"] != loss:
             continue
         if objective == "pe":
             score = row[pe]
@@ -403,11 +403,11 @@ def test_every_table_gives_the_row_of_the_plain_loop(kind, objective):
 
 
 @pytest.mark.parametrize("objective", ["pe", "ece", "balanced"])
-@pytest.mark.parametrize("calibration", ["", "common", "group"])
+@pytest.mark.parametrize("calibration", [None, "common", "group"])
 @pytest.mark.parametrize("n_bins", [10, 15])
-@pytest.mark.parametrize("technique", [None, "ce", "mmce"])
-def test_every_option_gives_the_row_of_the_plain_loop(objective, calibration, n_bins, technique):
-    options = {"calibration": calibration, "n_bins": n_bins, "technique": technique}
+@pytest.mark.parametrize("loss", [None, "ce", "mmce"])
+def test_every_option_gives_the_row_of_the_plain_loop(objective, calibration, n_bins, loss):
+    options = {"calibration": calibration, "n_bins": n_bins, "loss": loss}
     for seed in range(10, 30):
         table = table_of(seed)
         for slack in (Fraction(1, 20), Fraction(1, 30)):
@@ -441,8 +441,8 @@ def test_a_function_sees_the_rows_within_the_slack_and_no_other(kind):
     same(found, min(rows, key=lambda row: (row["run"] - 40) ** 2))
 
     seen.clear()
-    found = select(INPUTS[kind](table), objective=objective, technique="fl")
-    rows = [row for row in rows if row["technique"] == "fl"]
+    found = select(INPUTS[kind](table), objective=objective, loss="fl")
+    rows = [row for row in rows if row["loss"] == "fl"]
     assert [row["run"] for row in seen] == [row["run"] for row in rows]
     same(found, min(rows, key=lambda row: (row["run"] - 40) ** 2))
 
@@ -470,7 +470,7 @@ def test_what_a_function_may_return():
 @pytest.mark.parametrize("objective", ["pe", "ece", "balanced"])
 def test_the_first_of_equals_is_chosen(objective):
     table = {
-        "technique": ["ce", "fl", "fl", "fl"],
+        "loss": ["ce", "fl", "fl", "fl"],
         "val_accuracy": [0.8, 0.79, 0.8, 0.78],
         "val_pe": [2.0, 1.0, 1.0, 1.0],
         "val_ece15": [2.0, 1.0, 1.0, 1.0],
@@ -480,40 +480,40 @@ def test_the_first_of_equals_is_chosen(objective):
 
 
 @pytest.mark.parametrize("objective", ["pe", "ece", "balanced"])
-@pytest.mark.parametrize("technique", [None, "fl"])
-def test_no_test_column_has_a_say(objective, technique):
+@pytest.mark.parametrize("loss", [None, "fl"])
+def test_no_test_column_has_a_say(objective, loss):
     rng = np.random.default_rng(0)
     for seed in range(10):
         table = table_of(seed)
-        chosen = select(table, objective=objective, technique=technique)["run"]
+        chosen = select(table, objective=objective, loss=loss)["run"]
         for name in [n for n in table if n.startswith("test_")]:
             for values in (rng.random(60), -rng.random(60), np.full(60, NAN), ["?"] * 60):
-                changed = select({**table, name: values}, objective=objective, technique=technique)
+                changed = select({**table, name: values}, objective=objective, loss=loss)
                 assert changed["run"] == chosen
         bare = {n: v for n, v in table.items() if not n.startswith("test_")}
-        assert select(bare, objective=objective, technique=technique)["run"] == chosen
+        assert select(bare, objective=objective, loss=loss)["run"] == chosen
 
 
-def test_the_slack_is_that_of_all_techniques():
+def test_the_slack_is_that_of_all_losses():
     table = {
-        "technique": ["ce", "fl", "fl"],
+        "loss": ["ce", "fl", "fl"],
         "val_accuracy": [0.80, 0.76, 0.74],
         "val_pe": [0.3, 0.2, 0.1],
         "val_ece15": [0.1, 0.1, 0.1],
     }
-    assert select(table, objective="pe", technique="fl")["val_pe"] == 0.2
-    assert select(table, 0.07, "pe", technique="fl")["val_pe"] == 0.1
+    assert select(table, objective="pe", loss="fl")["val_pe"] == 0.2
+    assert select(table, 0.07, "pe", loss="fl")["val_pe"] == 0.1
     with pytest.raises(
-        ValueError, match=r"technique 'fl' has no row within 0.03 of .* 0.8; widen the slack"
+        ValueError, match=r"loss 'fl' has no row within 0.03 of .* 0.8; widen the slack"
     ):
-        select(table, 0.03, "pe", technique="fl")
-    with pytest.raises(ValueError, match="no row of technique 'FL'; its techniques are ce, fl"):
-        select(table, technique="FL")
+        select(table, 0.03, "pe", loss="fl")
+    with pytest.raises(ValueError, match="no row of loss 'FL'; its losses are ce, fl"):
+        select(table, loss="FL")
 
 
 def test_the_unit_is_the_median_of_cross_entropy_within_the_slack():
     table = {
-        "technique": ["ce"] * 5 + ["fl", "fl"],
+        "loss": ["ce"] * 5 + ["fl", "fl"],
         "val_accuracy": [0.8, 0.8, 0.8, 0.8, 0.7, 0.8, 0.8],
         # of the rows within the slack whose PE is finite the median is 4, of ECE it is 1
         "val_pe": [4.0, 4.0, 4.0, INF, 0.1, 1.0, 2.0],
@@ -527,7 +527,7 @@ def test_the_unit_is_the_median_of_cross_entropy_within_the_slack():
 
 def test_nulls_are_neither_chosen_nor_in_a_median():
     values = {
-        "technique": ["ce", None, "fl", "fl", "ce"],
+        "loss": ["ce", None, "fl", "fl", "ce"],
         "val_accuracy": [0.8, 0.8, 0.8, None, 0.8],
         "val_pe": [0.5, None, 0.4, 0.1, None],
         "val_ece15": [0.5, 0.1, 0.4, 0.1, 0.1],
@@ -542,7 +542,7 @@ def test_nulls_are_neither_chosen_nor_in_a_median():
     ):
         for objective in ("balanced", "pe", "ece"):
             assert select(make(values), objective=objective)["rho"] == 0.2
-    assert select(pl.DataFrame(values), technique="ce")["rho"] is None
+    assert select(pl.DataFrame(values), loss="ce")["rho"] is None
 
 
 def test_a_column_may_hold_tuples():
@@ -554,7 +554,7 @@ def test_a_column_may_hold_tuples():
 # --- what is refused -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["technique", "val_accuracy", "val_group_pe", "val_group_ece10"])
+@pytest.mark.parametrize("name", ["loss", "val_accuracy", "val_group_pe", "val_group_ece10"])
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", "lists"])
 def test_a_missing_column_is_named(name, kind):
     runs = INPUTS[kind]({n: v for n, v in table_of(0).items() if n != name})
@@ -563,7 +563,7 @@ def test_a_missing_column_is_named(name, kind):
 
 
 def test_a_table_without_rows():
-    empty = {"technique": [], "val_accuracy": [], "val_pe": [], "val_ece15": []}
+    empty = {"loss": [], "val_accuracy": [], "val_pe": [], "val_ece15": []}
     for runs in (empty, pd.DataFrame(empty), pl.DataFrame(empty), pa.table(empty), {}):
         with pytest.raises(ValueError, match="runs has no rows; pass at least one run"):
             select(runs)
@@ -574,10 +574,10 @@ def test_a_table_without_rows():
     [
         ({"objective": "fairest"}, "unknown objective 'fairest'; use one of balanced, pe, ece, or"),
         ({"objective": None}, "unknown objective None"),
-        ({"calibration": "_group"}, "unknown calibration '_group'; use '' .none., 'common' or"),
+        ({"calibration": "_group"}, "unknown calibration '_group'; use None, 'common' or"),
         ({"n_bins": 20}, "runs has no column 'val_ece20'"),
         ({"slack": 0}, "slack must be positive and finite, got 0"),
-        ({"technique": "dca"}, "runs has no row of technique 'dca'; its techniques are ce, fl, m"),
+        ({"loss": "dca"}, "runs has no row of loss 'dca'; its losses are ce, fl, m"),
     ],
 )
 def test_mistakes_are_named(options, message):
@@ -613,17 +613,16 @@ def test_no_row_is_finite(objective, name):
 
 def test_balanced_needs_cross_entropy_and_a_unit():
     table = table_of(0, ends=False)
-    others = ["fl" if t == "ce" else t for t in table["technique"]]
+    others = ["fl" if t == "ce" else t for t in table["loss"]]
     with pytest.raises(ValueError, match=r"no row of cross-entropy \('ce'\) .* add such runs"):
-        select({**table, "technique": others})
-    assert select({**table, "technique": others}, objective="pe")
+        select({**table, "loss": others})
+    assert select({**table, "loss": others}, objective="pe")
     poor = [
-        a - 0.5 * (t == "ce")
-        for a, t in zip(table["val_accuracy"], table["technique"], strict=True)
+        a - 0.5 * (t == "ce") for a, t in zip(table["val_accuracy"], table["loss"], strict=True)
     ]
     with pytest.raises(ValueError, match=r"no row of cross-entropy .* within 0.05 of the best"):
         select({**table, "val_accuracy": poor})
-    infinite = [INF if t == "ce" else 1.0 for t in table["technique"]]
+    infinite = [INF if t == "ce" else 1.0 for t in table["loss"]]
     with pytest.raises(ValueError, match=r"no row of cross-entropy .* with a finite PE and ECE"):
         select({**table, "val_pe": infinite})
     for name, shown in (("val_pe", "PE"), ("val_ece15", "ECE")):
@@ -635,19 +634,19 @@ def test_balanced_needs_cross_entropy_and_a_unit():
 
 
 @pytest.mark.parametrize("objective", ["pe", "ece", "balanced"])
-@pytest.mark.parametrize("technique", [None, "fl"])
-def test_arrays_give_the_position_of_the_plain_loop(objective, technique):
+@pytest.mark.parametrize("loss", [None, "fl"])
+def test_arrays_give_the_position_of_the_plain_loop(objective, loss):
     for seed in range(20):
         table = table_of(seed)
-        names = np.array(table["technique"])
+        names = np.array(table["loss"])
         found = choose(
             *(table[name] for name in ("val_accuracy", "val_pe", "val_ece10")),
             slack=1 / 30,
             objective=objective,
             baseline=names == "ce" if objective == "balanced" else None,
-            among=None if technique is None else names == technique,
+            among=None if loss is None else names == loss,
         )
-        expected = loop_select(table, Fraction(1, 30), objective, "", 10, technique)
+        expected = loop_select(table, Fraction(1, 30), objective, None, 10, loss)
         assert type(found) is int
         assert found == expected["run"]
 

@@ -57,7 +57,6 @@ def report_of_figures(
     kinds = {"stochastic": pe, "deterministic": pe / 2}
     sure = Intervals(
         level=0.95,
-        source="cells",
         overall=around(whole),
         groups={g: around(v) for g, v in per_group.items()},
         gaps=around(gaps),

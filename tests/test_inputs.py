@@ -371,7 +371,7 @@ MISTAKES = {
     "complex labels": ({"y_true": np.array([0, 1j, 2, 0])}, "y_true holds complex numbers"),
     # labels=
     "unknown label": ({"labels": (0, 1, 3)}, r"y_true contains 2, .* not in labels=\(0, 1, 3\)"),
-    "few labels": ({"labels": (0, 1)}, r"labels must name the 3 columns .*got \(0, 1\)"),
+    "few labels": ({"labels": (0, 1)}, r"2 labels \(0, 1\) .* labels must name the 3 columns"),
     "many labels": ({"labels": [0, 1, 2, 3]}, "labels must name the 3 columns"),
     "double label": ({"labels": (0, 1, 1)}, "labels must name the 3 columns of y_prob, each once"),
     # weights

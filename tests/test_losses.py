@@ -498,3 +498,66 @@ def test_the_pure_functions_take_a_batch():
     whole = GroupwiseLoss("dca", rho=0.3, lam=2.0)(logits, targets, groups)
     plain = GroupwiseLoss("ce")(logits, targets)
     assert whole.item() == pytest.approx((plain + 2.0 * term).item(), rel=1e-6)
+
+
+# --- weights of rows ---
+
+
+def weighted_case(seed=0, n=23, classes=3, groups=3):
+    rng = np.random.default_rng(seed)
+    logits = torch.tensor(rng.normal(size=(n, classes)) * 2)
+    targets = torch.tensor(rng.integers(0, classes, n))
+    members = torch.tensor(rng.integers(0, groups, n))
+    times = torch.tensor(rng.integers(0, 4, n))
+    return logits, targets, members, times
+
+
+def value_and_gradient(loss, logits, *rest, **weights):
+    leaf = logits.clone().requires_grad_()
+    value = loss(leaf, *rest, **weights)
+    value.backward()
+    return value.detach(), leaf.grad
+
+
+@pytest.mark.parametrize("rho", [None, (0.2, 0.3, 0.5)])
+@pytest.mark.parametrize("name", LOSSES)
+def test_integer_weights_are_repeated_rows(name, rho):
+    logits, targets, members, times = weighted_case()
+    loss = GroupwiseLoss(name, rho=rho, lam=2.0)
+    value, gradient = value_and_gradient(loss, logits, targets, members, sample_weight=times)
+    copies = torch.repeat_interleave(torch.arange(len(times)), times)
+    assert len(copies) != len(times)
+    assert (times == 0).any()
+    expected, each = value_and_gradient(loss, logits[copies], targets[copies], members[copies])
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(gradient, torch.zeros_like(gradient).index_add(0, copies, each))
+    # a row of weight 0 has no say, and their scale does not matter
+    assert (gradient[times == 0] == 0).all()
+    scaled, _ = value_and_gradient(loss, logits, targets, members, sample_weight=times * 1e-3)
+    torch.testing.assert_close(scaled, value)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_weights_of_one_are_none_and_weights_of_zero_are_an_empty_batch(name):
+    logits, targets, members, _ = weighted_case(1)
+    loss = GroupwiseLoss(name, rho=(0.2, 0.3, 0.5), lam=2.0)
+    plain = value_and_gradient(loss, logits, targets, members)
+    ones = torch.ones(len(targets), dtype=torch.float64)
+    weighted = value_and_gradient(loss, logits, targets, members, sample_weight=ones)
+    for a, b in zip(plain, weighted, strict=True):
+        torch.testing.assert_close(a, b)
+    value, gradient = value_and_gradient(loss, logits, targets, members, sample_weight=0 * ones)
+    assert value == 0
+    assert (gradient == 0).all()
+
+
+def test_weights_that_are_none_are_refused():
+    logits, targets, members, times = weighted_case()
+    loss = GroupwiseLoss("mmce", rho=(0.2, 0.3, 0.5))
+    for bad, message in (
+        (times[1:], r"must be \(sample,\)"),
+        (-times, "finite and not negative"),
+        (times * torch.nan, "finite and not negative"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            loss(logits, targets, members, sample_weight=bad)

@@ -38,15 +38,15 @@ NAMES = {"adult", "arrhythmia", "communities", "compas", "drug", "german", "laws
 # of 1000 rows, so that networks die, classes are never predicted, and techniques are missing
 SWEEP = Sweep(
     "german",
-    techniques=tuple(TECHNIQUES),
-    rhos=(0.4, 0.8),
-    lams=(1.0, 30.0),
+    loss=tuple(TECHNIQUES),
+    rho=(0.4, 0.8),
+    lam=(1.0, 30.0),
     seeds=(0, 1, 2),
     controls=4,
-    epochs=6,
-    hidden=(16,),
+    max_epochs=6,
+    hidden_layer_sizes=(16,),
     output_relu=True,
-    rate=1e-2,
+    learning_rate=1e-2,
 )
 
 
@@ -71,7 +71,7 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def raw(store):
-    return oracle.Raw(store[0], SWEEP.techniques)
+    return oracle.Raw(store[0], SWEEP.loss)
 
 
 @pytest.fixture(scope="module")
@@ -94,21 +94,25 @@ def test_the_papers_grid_has_21000_runs():
     assert set(sweeps) == NAMES
     total = 0
     for sweep in sweeps.values():
-        n_rhos, n_lams = len(sweep.rhos), len(sweep.lams)
+        n_rhos, n_lams = len(sweep.rho), len(sweep.lam)
         assert (n_lams, sweep.seeds, sweep.controls) == (12, (0, 1, 2, 3, 4), 12 * n_rhos)
-        assert (sweep.epochs, sweep.batch_size, sweep.hidden) == (500, 256, (128, 64))
-        assert (sweep.rate, sweep.output_relu, sweep.stratify) == (1e-4, True, False)
+        assert (sweep.max_epochs, sweep.batch_size, sweep.hidden_layer_sizes) == (
+            500,
+            256,
+            (128, 64),
+        )
+        assert (sweep.learning_rate, sweep.output_relu, sweep.stratify) == (1e-4, True, False)
         for seed in sweep.seeds:
             configs = sweep.configs(seed, TECHNIQUES)
-            count = {t: sum(c.technique == t for c in configs) for t in TECHNIQUES}
+            count = {t: sum(c.loss == t for c in configs) for t in TECHNIQUES}
             assert count == {
                 **dict.fromkeys(("ls", "fl", "flsd"), n_rhos),
                 **dict.fromkeys(("dca", "mdca", "mmce", "mmce-w", "mmce-w*"), 12 * n_rhos),
                 "ce": 12 * n_rhos,
             }
             # the techniques start from one initialisation, the controls from others
-            assert {c.seed for c in configs if c.technique != "ce"} == {seed}
-            controls = [c.seed for c in configs if c.technique == "ce"]
+            assert {c.seed for c in configs if c.loss != "ce"} == {seed}
+            controls = [c.seed for c in configs if c.loss == "ce"]
             assert controls == [seed + 1000 * j for j in range(12 * n_rhos)]
             total += len(configs)
     assert total == 21_000
@@ -118,10 +122,10 @@ def test_the_quick_grid_is_a_part_of_the_papers():
     quick, paper = grids.grid("quick"), grids.grid("paper")
     assert list(quick) == ["german", "compas"]
     for name, sweep in quick.items():
-        assert set(sweep.lams) <= set(paper[name].lams)
-        assert set(sweep.rhos) <= set(paper[name].rhos)
-        assert sweep.techniques == paper[name].techniques
-        assert sweep.controls == len(sweep.rhos) * len(sweep.lams)
+        assert set(sweep.lam) <= set(paper[name].lam)
+        assert set(sweep.rho) <= set(paper[name].rho)
+        assert sweep.loss == paper[name].loss
+        assert sweep.controls == len(sweep.rho) * len(sweep.lam)
 
 
 def test_unknown_grid():
@@ -140,8 +144,8 @@ def test_grid_values_are_the_papers(tex):
     assert {name.lower() for name, _ in rhos} == NAMES
     for name, values in rhos:
         sweep = grids.grid("paper")[name.lower()]
-        assert sweep.rhos == tuple(map(float, values.split(",")))
-        assert sweep.lams == tuple(map(float, lams.split(",")))
+        assert sweep.rho == tuple(map(float, values.split(",")))
+        assert sweep.lam == tuple(map(float, lams.split(",")))
 
 
 def tex_table(tex, label):
@@ -261,15 +265,15 @@ def logits_of(sweep, seed, part):
     split = load(sweep.dataset).split(seed)
     result = train_stack(
         split,
-        [Config("ce", None, 1.0, seed, sweep.rate)],
-        epochs=sweep.epochs,
-        hidden=sweep.hidden,
+        [Config("ce", None, 1.0, seed, sweep.learning_rate)],
+        max_epochs=sweep.max_epochs,
+        hidden_layer_sizes=sweep.hidden_layer_sizes,
         output_relu=sweep.output_relu,
         split_seed=seed,
-        keep_epochs=range(1, sweep.epochs + 1),
+        keep_epochs=range(1, sweep.max_epochs + 1),
     )
     found = []
-    for epoch in range(1, sweep.epochs + 1):
+    for epoch in range(1, sweep.max_epochs + 1):
         x = torch.from_numpy(getattr(split, part).X)
         *hidden, (weight, bias) = result.layers[epoch][0]
         for w, b in hidden:
@@ -280,7 +284,7 @@ def logits_of(sweep, seed, part):
 
 @pytest.mark.parametrize(("relu", "rate"), [(True, 1e-2), (False, 3e-3)])
 def test_recipe_equals_a_plain_loop(relu, rate):
-    sweep = dataclasses.replace(SWEEP, output_relu=relu, rate=rate, epochs=4)
+    sweep = dataclasses.replace(SWEEP, output_relu=relu, learning_rate=rate, max_epochs=4)
     split, steps = load("german").split(1), []
     got = by_recipe(load("german"), sweep, 1).to_pydict()
     assert got["epoch"] == [1, 2, 3, 4]
@@ -353,7 +357,7 @@ def test_recipe_leaves_the_threads_as_they_are():
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        by_recipe(load("german"), dataclasses.replace(SWEEP, epochs=1), 0)
+        by_recipe(load("german"), dataclasses.replace(SWEEP, max_epochs=1), 0)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(threads)
@@ -377,8 +381,8 @@ def test_choices_where_runs_diverged(store, tmp_path):
         table = parquet.read_table(path)
         frame = table.to_pandas()
         last = frame["seed"] == frame["seed"].max()
-        gone = (frame["technique"] == "ce") & last & (frame["epoch"] > 3)
-        gone |= (frame["technique"] == "mmce") & (frame["rho"] == 0.8) & (frame["lam"] == 1.0)
+        gone = (frame["loss"] == "ce") & last & (frame["epoch"] > 3)
+        gone |= (frame["loss"] == "mmce") & (frame["rho"] == 0.8) & (frame["lam"] == 1.0)
         columns = {}
         for name in table.column_names:
             values = table[name]
@@ -391,7 +395,7 @@ def test_choices_where_runs_diverged(store, tmp_path):
         key = table.schema.metadata[b"equipoise.key"].decode()
         path.write_bytes(encode(pa.table(columns), key))
     digest = finish(folder)
-    check_choices(digest, oracle.Raw(folder, SWEEP.techniques))
+    check_choices(digest, oracle.Raw(folder, SWEEP.loss))
     assert digest.facts["diverged"] == 3 + 3
     for table in everything([digest]):
         as_csv(table)
@@ -401,7 +405,7 @@ def check_choices(digest, raw):
     table, got = digest.choices, {}
     for i in range(len(table["epoch"])):
         row = {name: values[i] for name, values in table.items()}
-        which = (row["technique"], row["split_seed"], name_of(row["rho"], row["lam"]), row["seed"])
+        which = (row["loss"], row["split_seed"], name_of(row["rho"], row["lam"]), row["seed"])
         key = (row["reading"], row["objective"], row["calibration"], *which)
         assert key not in got
         got[key] = row
@@ -429,7 +433,7 @@ def check_choices(digest, raw):
 
 def test_best_of_a_technique(digest, raw):
     absent = 0
-    for technique in SWEEP.techniques:
+    for technique in SWEEP.loss:
         for (reading, calibration), objectives in oracle.OBJECTIVES.items():
             for objective in objectives:
                 for controls in (1, 2, 4):
@@ -466,7 +470,7 @@ def rounded(points):
 
 def test_frontiers(digest, raw):
     seen = 0
-    for technique in SWEEP.techniques:
+    for technique in SWEEP.loss:
         for calibration in ("none", "group"):
             rows = raw.frontier(technique, "published", calibration)
             for part in ("test", "val"):
@@ -503,7 +507,7 @@ def test_facts(digest, raw):
     facts, data, frame = digest.facts, load("german"), raw.frame
     assert facts["sweep"] == SWEEP.to_dict()
     assert facts["slack"] == 0.05
-    assert facts["runs"] == {t: raw.budget(t) for t in SWEEP.techniques}
+    assert facts["runs"] == {t: raw.budget(t) for t in SWEEP.loss}
     assert facts["best_test_accuracy"] == raw.best_accuracy("test", raw.splits)
     np.testing.assert_allclose(facts["reference"], raw.medians("test", raw.splits, 1), rtol=1e-6)
     assert facts["data"]["rows"] == 1000
@@ -512,11 +516,11 @@ def test_facts(digest, raw):
     for g in (0, 1):
         own = [y for y, a in zip(data.y, data.group, strict=True) if a == g]
         assert facts["data"][f"y1_a{g}"] == pytest.approx(sum(own) / len(own))
-    for t in SWEEP.techniques:
-        own = frame[frame["technique"] == t]
+    for t in SWEEP.loss:
+        own = frame[frame["loss"] == t]
         infinite = np.isinf(own["test_pe_deterministic"]).mean()
         assert facts["infinite_pe_deterministic"][t] == pytest.approx(infinite)
-        last = own[own["epoch"] == SWEEP.epochs]
+        last = own[own["epoch"] == SWEEP.max_epochs]
         assert facts["dead"][t] == pytest.approx((last["test_dead"] > 0.5).mean())
     assert max(facts["dead"].values()) > 0.5
     assert max(facts["infinite_pe_deterministic"].values()) > 0.1
@@ -566,7 +570,7 @@ def test_a_digest_that_was_saved_gives_the_same_tables(digest, tmp_path):
 
 def test_close_scores_stay_apart(digest, tmp_path):
     """Two scores that are equal in 32 bits: the lower one is chosen, before and after."""
-    rows = (digest.choices["objective"] == "balanced") & (digest.choices["technique"] == "ce")
+    rows = (digest.choices["objective"] == "balanced") & (digest.choices["loss"] == "ce")
     first, second = np.flatnonzero(rows & (digest.choices["split_seed"] == 0))[:2]
     score = digest.choices["score"].copy()
     score[first], score[second] = 1e-3 + 1e-12, 1e-3
@@ -630,7 +634,7 @@ def test_committed_rows_can_be_made_again():
     chunks = [(part, n) for part in parts for n in range(-(-len(part.configs) // CHUNK))]
     # a loss of each form
     for some in ({"ls", "fl", "dca"}, {"mmce", "mmce-w"}):
-        part, n = next(c for c in chunks if some <= {config.technique for config in chunk_of(*c)})
+        part, n = next(c for c in chunks if some <= {config.loss for config in chunk_of(*c)})
         check_chunk(committed, part, data, n)
 
 
@@ -638,7 +642,7 @@ def chunk_of(part, n):
     """Return the n-th chunk that the engine trains of a part."""
     order = sorted(
         range(len(part.configs)),
-        key=lambda i: (part.configs[i].technique, part.configs[i].rho is not None, i),
+        key=lambda i: (part.configs[i].loss, part.configs[i].rho is not None, i),
     )
     return [part.configs[i] for i in order[n * CHUNK : (n + 1) * CHUNK]]
 
@@ -652,9 +656,9 @@ def check_chunk(committed, part, data, n=0):
         result = train_stack(
             data.split(part.seed, stratify=sweep.stratify),
             chunk,
-            epochs=sweep.epochs,
+            max_epochs=sweep.max_epochs,
             batch_size=sweep.batch_size,
-            hidden=sweep.hidden,
+            hidden_layer_sizes=sweep.hidden_layer_sizes,
             output_relu=sweep.output_relu,
             split_seed=part.seed,
             workers=1,
@@ -666,10 +670,10 @@ def check_chunk(committed, part, data, n=0):
     rows = rows[(rows["reading"] == "published") & (rows["split_seed"] == part.seed)]
     for i, config in enumerate(chunk):
         columns = {name: values[i] for name, values in result.columns.items()}
-        own = rows[(rows["technique"] == config.technique) & (rows["seed"] == config.seed)]
-        if TECHNIQUES[config.technique].grouped:
+        own = rows[(rows["loss"] == config.loss) & (rows["seed"] == config.seed)]
+        if TECHNIQUES[config.loss].grouped:
             own = own[own["rho"] == config.rho]
-        if TECHNIQUES[config.technique].added:
+        if TECHNIQUES[config.loss].added:
             own = own[own["lam"] == config.lam]
         assert len(own) == 6  # four objectives, two of them with temperatures too
         for _, row in own.iterrows():

@@ -34,12 +34,13 @@ from equipoise.paper._digest import Digest
 from equipoise.paper._evidence import Case
 from equipoise.paper._published import published, shown
 from equipoise.paper._render import as_csv, markdown, shown_rows
-from equipoise.paper._tables._numbers import interval, means, relative
+from equipoise.paper._tables._numbers import means, relative
 from equipoise.paper._tables._table import Table
 from equipoise.paper._tables._volumes import _share
+from equipoise.search import mean_interval
 from test_paper import SWEEP, finish
 
-OTHERS = [t for t in SWEEP.techniques if t != "ce"]
+OTHERS = [t for t in SWEEP.loss if t != "ce"]
 REPLICAS = [t for t in OTHERS if t != "mmce-w"]
 
 
@@ -51,7 +52,7 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def raw(store):
-    return oracle.Raw(store[0], SWEEP.techniques)
+    return oracle.Raw(store[0], SWEEP.loss)
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +116,7 @@ def test_table3_as_published(digest, raw):
             before = min(oracle.measured(r, "test", metric) for r in rows)
             after = min(oracle.measured(r, "test", metric, "group") for r in rows)
             exact.append(100 * (before - after) / before)
-            own = slice(i * SWEEP.epochs, (i + 1) * SWEEP.epochs)
+            own = slice(i * SWEEP.max_epochs, (i + 1) * SWEEP.max_epochs)
             before, after = (
                 min(map(float, digest.recipe[f"test{how}_{metric}"][own]))
                 for how in ("", "_recipe")
@@ -125,7 +126,7 @@ def test_table3_as_published(digest, raw):
         assert row[name.format("recipe")] == near(np.mean(recipe))
 
 
-def test_table3_as_it_should_be(digest, raw):
+def test_table3_validated(digest, raw):
     row = cells(tables.temperature_scaling_validated([digest]))
     for objective, metric, name in (("pe", "pe", "PE"), ("ece", "ece15", "ECE")):
         found = []
@@ -186,7 +187,7 @@ def test_the_baselines_differ(digest):
 
 
 @pytest.mark.parametrize("name", oracle.TABLES)
-def test_as_it_should_be(digest, raw, name):
+def test_validated(digest, raw, name):
     _, calibration = oracle.TABLES[name]
     every = tables.all_validated([digest], name)
     pe = "pe_deterministic" if name == "table6" else "pe"
@@ -227,7 +228,7 @@ def test_as_it_should_be(digest, raw, name):
 
 def test_volumes(digest, raw):
     table = tables.volumes([digest])
-    for i, technique in enumerate(SWEEP.techniques):
+    for i, technique in enumerate(SWEEP.loss):
         row = cells(table, i)
         assert row["technique"] == technique.upper()
         for calibration, name in (("none", "as published"), ("group", "as published, hybrid")):
@@ -273,9 +274,9 @@ def test_volume_of_many_points():
 
 def test_interval_of_few_or_infinite_values():
     for values in ([], [1.0], [1.0, math.inf], [1.0, math.nan]):
-        assert interval(np.array(values)) is None
+        assert mean_interval(np.array(values)) is None
     expected = stats.t.interval(0.95, 2, loc=2.0, scale=stats.sem([1.0, 2.0, 3.0]))
-    assert interval(np.array([1.0, 2.0, 3.0])) == pytest.approx(expected)
+    assert mean_interval(np.array([1.0, 2.0, 3.0])) == pytest.approx(expected)
 
 
 def test_changes_of_zero_and_infinite_values():
@@ -316,7 +317,7 @@ def construct(
                 factor = 0.05 if t in best else 1.5 if t in worse else 1.0
                 pe, ece = (factor * value for value in plain)
                 row = {
-                    "technique": t,
+                    "loss": t,
                     "rho": np.nan,
                     "lam": np.nan,
                     "split_seed": s,
@@ -358,7 +359,7 @@ def construct(
         steps[f"test_recipe_{metric}"] = np.full(5, base * recipe)
     facts = {
         "dataset": dataset,
-        "sweep": {"seeds": seeds, "techniques": list(TECHNIQUES), "epochs": 1},
+        "sweep": {"seeds": seeds, "loss": list(TECHNIQUES), "max_epochs": 1},
         "runs": dict.fromkeys(TECHNIQUES, 1),
         "data": {"rows": 9, "columns": 2, "a1": 0.5, "y1_a0": 0.5, "y1_a1": 0.5},
         "best_test_accuracy": 0.8,
@@ -378,7 +379,7 @@ def columns(rows):
 
 
 def verdicts(digests):
-    """Return claim to (as published, as it should be)."""
+    """Return claim to (as published, validated)."""
     table = claims_tables(digests)[0][1]
     assert len(set(table.header)) == len(table.header)
     return {row[0]: (row[1], row[3]) for row in table.rows}
@@ -417,7 +418,7 @@ def test_what_is_clearly_worse_does_not_hold():
         assert both == others.get(claim, (NOT, NOT)), claim
 
 
-def test_what_is_noise_does_not_hold_as_it_should_be():
+def test_what_is_noise_does_not_hold_validated():
     """All techniques are cross-entropy, so the best of seven on the test set is luck."""
     found = verdicts(several(noise=0.4))
     assert found[TRADE][0] == HOLDS
@@ -440,12 +441,12 @@ def test_noise_is_hardly_ever_taken_for_a_finding(cases, share):
 def test_a_gain_that_is_too_small_does_not_hold():
     digests = several(better=("mmce",), worse=())
     for d in digests:
-        rows = d.choices["technique"] == "mmce"
+        rows = d.choices["loss"] == "mmce"
         for name in ("test_pe", "score"):
             d.choices[name][rows] *= 10.0  # half of cross-entropy's
     assert verdicts(digests)[GAIN] == (NOT, NOT)
     for d in digests[:4]:
-        rows = d.choices["technique"] == "mmce"
+        rows = d.choices["loss"] == "mmce"
         for name in ("test_pe", "score"):
             d.choices[name][rows] /= 10.0
     assert verdicts(digests)[GAIN] == (PART, PART)
@@ -518,7 +519,7 @@ def test_a_difference_counts_where_its_interval_excludes_0():
 
 
 def counted(digest, text):
-    """Return (true, leaning, labels) as published and as it should be."""
+    """Return (true, leaning, labels) as published and validated."""
     (claim,) = [c for c in CLAIMS if c.text == text]
     found = []
     for cases in (claim.published(digest), claim.validated(digest)):
@@ -684,7 +685,7 @@ def spoilt(digest, what):
         points = {k: v[:0] for k, v in d.frontiers.items()}
         return dataclasses.replace(d, choices=choices, frontiers=points)
     if what == "one technique":
-        keep = np.isin(d.choices["technique"], ["ce", "ls"]) | (d.choices["reading"] != "validated")
+        keep = np.isin(d.choices["loss"], ["ce", "ls"]) | (d.choices["reading"] != "validated")
         return dataclasses.replace(d, choices={k: v[keep] for k, v in d.choices.items()})
     value = {"nan": np.nan, "inf": np.inf, "zero": 0.0}[what]
     for name in ("test_pe", "test_pe_deterministic", "test_ece15", "test_ece10"):
@@ -721,7 +722,7 @@ def test_what_is_not_there(digest, what):
 def test_infinite_deterministic_pe(digest):
     """Cross-entropy never predicts a class for a group: no percentage, but no crash."""
     d = copy.deepcopy(digest)
-    rows = (d.choices["technique"] == "ce") & (d.choices["objective"] == "pe_deterministic")
+    rows = (d.choices["loss"] == "ce") & (d.choices["objective"] == "pe_deterministic")
     d.choices["test_pe_deterministic"][rows & (d.choices["split_seed"] == 0)] = np.inf
     change = tables.published_change(d, "table6", "mdca")
     assert np.isnan(change[0, 0])
@@ -815,10 +816,10 @@ def test_terminal(digest, width):
 
 
 def test_headings():
-    assert results.heading("table4-validated", "as it should be") == "Table 4, as it should be"
+    assert results.heading("table4-validated", "validated") == "Table 4, validated"
     assert results.heading("table2", "") == "Table 2"
     assert results.heading("claims", "both readings") == "Claims, both readings"
-    assert results.heading("claims-validated", "as it should be") == "Claims, as it should be"
+    assert results.heading("claims-validated", "validated") == "Claims, validated"
 
 
 # --- figures and the folder of results --------------------------------------------------------
@@ -834,7 +835,7 @@ def test_figures(digest, hybrid):
     form = r">([A-Z][A-Z*-]*(?:_ts)?)(?: \(right: (\d) of 3 splits\))?</text>"
     said = dict(re.findall(form, svg.decode()))
     labels, expected = set(said), set()
-    for t in SWEEP.techniques:
+    for t in SWEEP.loss:
         for calibration in ("none", "group") if hybrid else ("none",):
             chosen = digest.best(t, "validated", "balanced", calibration, controls=4)
             if len(digest.frontier(t, "published", calibration)) or any(chosen):
@@ -851,7 +852,7 @@ def test_what_the_figures_show(digest, raw):
     bars = dict(zip(*reversed(right.get_legend_handles_labels()), strict=True))
     assert bars.pop("PE of the labels").get_xdata()[0] == near(np.mean(label_oracles()))
     partly = 0
-    for t in SWEEP.techniques:
+    for t in SWEEP.loss:
         for calibration in ("none", "group"):
             name, metrics = shown(t, calibration), ("pe", "ece15")
             front = {
@@ -903,7 +904,7 @@ def test_folder_of_results(digest, tmp_path, monkeypatch):
     assert "1 dataset (german), 90 runs, 6 epochs each" in page
     for name in re.findall(r"\((figures/.*?)\)", page):
         assert (tmp_path / name).exists()
-    for note in ("as it should be", "Dead networks", "MMCE-W 100%", tables.BASELINES["point"]):
+    for note in ("validated", "Dead networks", "MMCE-W 100%", tables.BASELINES["point"]):
         assert note in page
     # the baseline is that of the tables with every technique too
     assert (tmp_path / "tables" / "table5-all.csv").read_text() == as_csv(

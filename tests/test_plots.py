@@ -64,9 +64,9 @@ def several(groups, classes, n=900, seed=1):
     return y, prob, rng.integers(0, groups, n)
 
 
-def cloud(techniques, n=150, seed=2):
+def cloud(losses, n=150, seed=2):
     rng = np.random.default_rng(seed)
-    t = rng.integers(0, techniques, n)
+    t = rng.integers(0, losses, n)
     points = np.stack(
         [rng.gamma(3, 0.05, n) + 0.02 * t, rng.gamma(3, 0.01, n) + 0.003 * (5 - t)], 1
     )
@@ -293,10 +293,10 @@ def front(points):
     return sorted(kept)
 
 
-@pytest.mark.parametrize("techniques", [1, 2, 6])
-def test_frontier_curves(blank, techniques):
-    points, names = cloud(techniques)
-    ax = plot_frontier(points, technique=names, ax=blank)
+@pytest.mark.parametrize("losses", [1, 2, 6])
+def test_frontier_curves(blank, losses):
+    points, names = cloud(losses)
+    ax = plot_frontier(points, loss=names, ax=blank)
     assert ax is blank
     shown = list(dict.fromkeys(names.tolist()))
     assert legend(ax) == shown
@@ -310,8 +310,8 @@ def test_frontier_curves(blank, techniques):
 
 def test_frontier_of_a_table(blank):
     points, names = cloud(3)
-    runs = {"val_pe": points[:, 0], "val_ece15": points[:, 1], "technique": names.tolist()}
-    expected = [line.get_data() for line in plot_frontier(points, technique=names, ax=blank).lines]
+    runs = {"val_pe": points[:, 0], "val_ece15": points[:, 1], "loss": names.tolist()}
+    expected = [line.get_data() for line in plot_frontier(points, loss=names, ax=blank).lines]
     for table in (runs, pd.DataFrame(runs), pl.DataFrame(runs)):
         ax = plot_frontier(table, ax=Figure().subplots())
         assert legend(ax) == list(dict.fromkeys(names.tolist()))
@@ -348,7 +348,7 @@ def test_frontier_marks(blank):
 def test_frontier_frequency(blank):
     points, names = cloud(2)
     often = np.linspace(0, 1, len(points))
-    ax = plot_frontier(points, technique=names, frequency=often, ax=blank)
+    ax = plot_frontier(points, loss=names, frequency=often, ax=blank)
     assert legend(ax)[-2:] == [
         "on the frontier in 10% of draws",
         "on the frontier in 100% of draws",
@@ -391,7 +391,7 @@ def test_names_are_shown_as_they_are(blank):
     prob = np.full((50, 5), 0.2)
     ax = plot_group_rates(y, prob, sensitive_features=a, ax=Figure().subplots())
     check(ax.get_yticklabels(), sorted(names) * 6)
-    ax = plot_frontier(np.ones((5, 2)), technique=names, ax=Figure().subplots())
+    ax = plot_frontier(np.ones((5, 2)), loss=names, ax=Figure().subplots())
     check(ax.get_legend().get_texts(), names)
 
 
@@ -455,8 +455,8 @@ HALF = {0: {"n": 0.5, "y": 0.5}}
         (lambda: plot_frontier(np.empty((0, 2))), ValueError, "at least one"),
         (lambda: plot_frontier([[np.inf, 1]]), ValueError, "none is finite"),
         (lambda: plot_frontier({"val_pe": [1]}), ValueError, "no column 'val_ece15'; pass columns"),
-        (lambda: plot_frontier([[1, 2]], technique=["a", "b"]), ValueError, "has 2 names"),
-        (lambda: plot_frontier([[1, 2]] * 15, technique=range(15)), ValueError, "at most 14"),
+        (lambda: plot_frontier([[1, 2]], loss=["a", "b"]), ValueError, "has 2 names"),
+        (lambda: plot_frontier([[1, 2]] * 15, loss=range(15)), ValueError, "at most 14"),
         (lambda: plot_frontier([[1, 2]], frequency=[2]), ValueError, "with 2 to 2"),
         (lambda: plot_frontier([[1, 2]], frequency=[1, 1]), ValueError, "got shape (2,)"),
         (lambda: plot_frontier([[1, 2]], chosen=1), ValueError, "a position among the 1 points"),
@@ -477,13 +477,13 @@ def test_mistakes_leave_no_figure(draw, error, words):
 def frontier_with_frequency():
     points, names = cloud(2, n=60)
     often = np.clip(1.3 - points[:, 0] / 0.2 - points[:, 1] / 0.1, 0.0, 1.0)
-    return plot_frontier(points, technique=names, frequency=often)
+    return plot_frontier(points, loss=names, frequency=often)
 
 
-def frontier(techniques):
-    points, names = cloud(techniques)
+def frontier(losses):
+    points, names = cloud(losses)
     chosen = int(np.argmin(points @ [1, 5]))
-    return plot_frontier(points, technique=names, chosen=chosen, reference=(0.2, 0.03))
+    return plot_frontier(points, loss=names, chosen=chosen, reference=(0.2, 0.03))
 
 
 def reliability(groups):

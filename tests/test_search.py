@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import math
 import sys
 
 import numpy as np
@@ -13,21 +12,22 @@ from click.testing import CliRunner
 from scipy import stats
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import KFold
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from equipoise import FrontierSearch
+from equipoise._files import read_model, write_model
 from equipoise.cli import main
 from equipoise.cli._search import FILES
-from equipoise.datasets import Part, Split
-from equipoise.search import POOLED
+from equipoise.datasets import Part, Split, split_rows
+from equipoise.search import POOLED, Tradeoffs, Trial, mean_interval
 from equipoise.search import _search as search_module
-from equipoise.search._results import Tradeoffs, Trial, interval
 from equipoise.training import Config, GroupwiseMLPClassifier, train_stack
 
 SMALL = {
     "lam": (1.0, 5.0),
-    "seeds": 2,
-    "epochs": 3,
+    "n_seeds": 2,
+    "max_epochs": 3,
     "hidden_layer_sizes": (8,),
     "learning_rate": 0.01,
 }
@@ -47,17 +47,17 @@ COLUMNS = ("accuracy", "pe_deterministic", "diverged")
 SCALED = ("pe", "ece15", "log_loss")
 
 
-def found(seed=0, techniques=("ce", "ce", "mmce", "dca"), splits=3, epochs=4):
+def found(seed=0, losses=("ce", "ce", "mmce", "dca"), splits=3, epochs=4):
     """Make up measurements, so that every choice has an oracle."""
     rng = np.random.default_rng(seed)
-    shape = (len(techniques), splits, epochs)
+    shape = (len(losses), splits, epochs)
     columns = {"diverged": np.zeros(shape)}
     for part in ("val", "test"):
         columns[f"{part}_accuracy"] = rng.uniform(0.7, 0.8, shape)
         columns[f"{part}_pe_deterministic"] = rng.random(shape)
         for how, metric in itertools.product(("", "_group"), SCALED):
             columns[f"{part}{how}_{metric}"] = rng.random(shape)
-    trials = [Trial(t, None if t == "ce" else (0.5, 0.5), 1.0, i) for i, t in enumerate(techniques)]
+    trials = [Trial(t, None if t == "ce" else (0.5, 0.5), 1.0, i) for i, t in enumerate(losses)]
     return Tradeoffs(trials, columns, (None, "group"))
 
 
@@ -73,9 +73,7 @@ def plain_points(f):
             "pe": np.mean(f.columns[f"{prefix}_pe"][i, :, epoch]),
             "ece": np.mean(f.columns[f"{prefix}_ece15"][i, :, epoch]),
         }
-        rows.append(
-            {"technique": trial.technique, "how": how or "none", "epoch": epoch + 1, **mean}
-        )
+        rows.append({"loss": trial.loss, "how": how or "none", "epoch": epoch + 1, **mean})
     best = max(r["accuracy"] for r in rows)
     return [r | {"in": r["accuracy"] > best - 0.05} for r in rows]
 
@@ -85,7 +83,7 @@ def plain_points(f):
 def test_choice_equals_a_plain_loop(seed, objective):
     f = found(seed)
     rows = plain_points(f)
-    ce = [r for r in rows if r["in"] and r["technique"] == "ce"]
+    ce = [r for r in rows if r["in"] and r["loss"] == "ce"]
     units = [np.median([r[m] for r in ce]) for m in ("pe", "ece")]
     scores = {
         "pe": lambda r: r["pe"],
@@ -94,8 +92,8 @@ def test_choice_equals_a_plain_loop(seed, objective):
     }
     expected = min((r for r in rows if r["in"]), key=scores[objective])
     chosen = f.choice(objective, 0.05)
-    assert (chosen["technique"], chosen["calibrate"], chosen["epoch"]) == (
-        expected["technique"],
+    assert (chosen["loss"], chosen["calibrate"], chosen["epoch"]) == (
+        expected["loss"],
         expected["how"],
         expected["epoch"],
     )
@@ -142,14 +140,14 @@ def test_frontier_equals_brute_force():
 
 
 def test_interval_of_one_split_is_unknown():
-    assert all(math.isnan(v) for v in interval(np.array([1.0])))
+    assert mean_interval(np.array([1.0])) is None
 
 
 @pytest.mark.parametrize(
     ("shift", "words"),
     [
         (-0.3, "mmce beats cross-entropy"),
-        (0.0, "No technique clearly beats"),
+        (0.0, "No loss clearly beats"),
         (0.5, "the choice is cross-entropy itself"),
     ],
 )
@@ -195,13 +193,13 @@ def test_the_grid(fitted):
     share = np.array([(a == "f").mean(), (a == "m").mean()])
     wanted = [tuple((1 - t) / 2 + t * share) for t in (0, 0.5, 1)]
     for name, lams in (("ls", [1.0]), ("mmce", [1.0, 5.0])):
-        own = [(t.rho, t.lam) for t in trials if t.technique == name]
+        own = [(t.rho, t.lam) for t in trials if t.loss == name]
         assert len(own) == 3 * len(lams)
         for rho, lam in itertools.product(wanted, lams):
             assert any(lam == q and r == pytest.approx(rho) for r, q in own)
-    # cross-entropy has as many runs as the technique with the most, and comes first
-    assert [t.control for t in trials if t.technique == "ce"] == list(range(6))
-    assert [t.technique for t in trials[:6]] == ["ce"] * 6
+    # cross-entropy has as many runs as the loss with the most, and comes first
+    assert [t.control for t in trials if t.loss == "ce"] == list(range(6))
+    assert [t.loss for t in trials[:6]] == ["ce"] * 6
 
 
 def test_figures_are_those_of_the_engine(fitted):
@@ -212,17 +210,21 @@ def test_figures_are_those_of_the_engine(fitted):
     frame = search.results_
     assert len(frame) == len(trials) * 2 * 3
     for s in (0, 1):
-        cut = search_module.split_rows(len(y), seed + s, members * 2 + y)
+        cut = split_rows(len(y), seed + s, members * 2 + y)
         mean, scale = X[cut[0]].mean(0), X[cut[0]].std(0)
         parts = [Part(((X[r] - mean) / scale).astype(np.float32), y[r], members[r], r) for r in cut]
-        i = next(k for k, t in enumerate(trials) if t.technique == "mmce")
+        i = next(k for k, t in enumerate(trials) if t.loss == "mmce")
         config = Config("mmce", trials[i].rho, trials[i].lam, int(inits[s, 0]), 0.01)
         alone = train_stack(
-            Split(*parts, None), [config], epochs=3, hidden=(8,), split_seed=seed + s
+            Split(*parts, None),
+            [config],
+            max_epochs=3,
+            hidden_layer_sizes=(8,),
+            split_seed=seed + s,
         )
         own = frame[
             (frame["split"] == s)
-            & (frame["technique"] == "mmce")
+            & (frame["loss"] == "mmce")
             & (frame["lam"] == trials[i].lam)
             & (frame["rho"].map(lambda r, i=i: r == trials[i].rho))
         ]
@@ -232,9 +234,9 @@ def test_figures_are_those_of_the_engine(fitted):
 
 def test_select_gives_a_model_of_the_choice(fitted):
     search, X, _, a = fitted
-    model = search.select("ece", 1.0, technique="mmce")
+    model = search.select("ece", 1.0, loss="mmce")
     choice = model.choice_
-    assert choice["technique"] == "mmce" == model.loss
+    assert choice["loss"] == "mmce" == model.loss
     assert model.max_epochs == choice["epoch"]
     assert model.n_iter_ == choice["epoch"]
     assert model.rho == dict(zip(["f", "m"], choice["rho"], strict=True))
@@ -277,7 +279,7 @@ def test_more_classes_groups_and_string_labels():
     search.fit(X, names, sensitive_features=a)
     assert search.groups_ == [("f", False), ("f", True), ("m", False), ("m", True)]
     assert search.classes_.tolist() == ["low", "mid", "top"]
-    rhos = {t.rho for t in search._found.trials if t.technique == "mmce-w"}
+    rhos = {t.rho for t in search._found.trials if t.loss == "mmce-w"}
     share = tuple(np.mean([tuple(v) == g for v in a.to_numpy()]) for g in search.groups_)
     np.testing.assert_allclose(sorted(rhos), sorted([(0.25,) * 4, share]))
     assert search.predict_proba(X, sensitive_features=a).shape == (600, 3)
@@ -287,7 +289,7 @@ def test_small_groups():
     X, y, a = people(500)
     a = a.astype(object)
     a[:9], a[9:14] = "x", "y"
-    options = {"techniques": ("ce", "mmce"), **SMALL, "calibrate": ("group",)}
+    options = {"loss": ("ce", "mmce"), **SMALL, "calibrate": ("group",)}
     with pytest.raises(ValueError, match=r"'x' \(9 rows\), 'y' \(5 rows\).*small_groups='pool'"):
         FrontierSearch(small_groups="error", **options).fit(X, y, sensitive_features=a)
     with pytest.warns(UserWarning, match="pooled into one"):
@@ -328,7 +330,7 @@ def test_sensitive_columns(kind):
 
 def test_cv_makes_the_splits():
     X, y, a = people(300)
-    search = FrontierSearch(("ce",), cv=3, **{**SMALL, "seeds": 1})
+    search = FrontierSearch(("ce",), cv=3, **{**SMALL, "n_seeds": 1})
     assert search.fit(X, y, sensitive_features=a)._found.splits == 3
 
 
@@ -367,11 +369,11 @@ def test_interrupt_keeps_what_is_done(monkeypatch):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"techniques": ("ce", "svm")}, "unknown technique 'svm'; there are ce"),
-        ({"techniques": ()}, "at least one"),
+        ({"loss": ("ce", "svm")}, "unknown loss 'svm'; there are ce"),
+        ({"loss": ()}, "at least one"),
         ({"lam": ()}, "at least one"),
-        ({"seeds": 0}, "seeds must be at least 1"),
-        ({"epochs": 0}, "epochs must be at least 1"),
+        ({"n_seeds": 0}, "n_seeds must be at least 1"),
+        ({"max_epochs": 0}, "max_epochs must be at least 1"),
         ({"calibrate": ("each",)}, "calibrate must list"),
         ({"calibrate": ()}, "calibrate must list"),
         ({"slack": 0.0}, "slack must be positive"),
@@ -402,10 +404,116 @@ def test_not_fitted_and_not_refitted():
 
 @pytest.mark.filterwarnings("ignore:.*too few to hold any out")
 @parametrize_with_checks(
-    [FrontierSearch(("ce", "mmce"), lam=(1.0,), seeds=1, epochs=20, learning_rate=0.01)]
+    [FrontierSearch(("ce", "mmce"), lam=(1.0,), n_seeds=1, max_epochs=20, learning_rate=0.01)],
+    expected_failed_checks=lambda _: {
+        "check_sample_weight_equivalence_on_dense_data": "repeated rows change splits and batches"
+    },
 )
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
+
+
+# --- weights and files -----------------------------------------------------------------------
+
+
+def test_weights_of_one_and_rows_of_weight_zero():
+    X, y, a = people(200)
+    more = people(60, seed=3)
+    both = [np.concatenate(pair) for pair in zip((X, y, a), more, strict=True)]
+    weights = np.repeat([3.0, 0.0], [200, 60])
+    plain, ones, zeros = (
+        FrontierSearch(("ce", "dca"), **SMALL).fit(
+            rows[0], rows[1], sensitive_features=rows[2], sample_weight=weight
+        )
+        for rows, weight in (((X, y, a), None), ((X, y, a), np.ones(200)), (both, weights))
+    )
+    for other in (ones, zeros):
+        pd.testing.assert_frame_equal(other.results_, plain.results_)
+        assert other.verdict_ == plain.verdict_
+        expected = plain.predict_proba(X, sensitive_features=a)
+        np.testing.assert_array_equal(other.predict_proba(X, sensitive_features=a), expected)
+
+
+def test_weights_reach_the_losses_the_metrics_and_the_model():
+    X, y, a = people(300)
+    weight = np.random.default_rng(0).uniform(0.2, 5.0, 300)
+    options = {**SMALL, "objective": "ece"}
+    search = FrontierSearch(("ce", "dca"), "share", **options)
+    search.fit(X, y, sensitive_features=a, sample_weight=weight)
+    plain = FrontierSearch(("ce", "dca"), "share", **options).fit(X, y, sensitive_features=a)
+    share = tuple(weight[a == g].sum() / weight.sum() for g in ("f", "m"))
+    found = {t for t in search.results_["rho"] if t is not None}
+    assert len(found) == 1
+    assert found.pop() == pytest.approx(share)
+    for name in ("train_loss", "val_log_loss", "test_accuracy", "temperature_0"):
+        assert not np.allclose(search.results_[name], plain.results_[name])
+    assert not np.allclose(*(s.predict_proba(X, sensitive_features=a) for s in (search, plain)))
+    with pytest.raises(ValueError, match="not negative"):
+        search.fit(X, y, sensitive_features=a, sample_weight=-weight)
+
+
+@pytest.mark.parametrize("refit", [True, False])
+def test_a_saved_search_shows_and_predicts(tmp_path, refit):
+    X, y, a = people(500, groups=("f", "m", "x", "z"))
+    a[a == "x"], a[a == "z"] = "m", "m"
+    a[:20], a[20:35] = "x", "z"  # too few, so pooled
+    frame = pd.DataFrame(X, columns=list("abc")).assign(sex=a)
+    labels = np.array(["no", "yes"])[y]
+    search = FrontierSearch(
+        ("ce", "dca"),
+        ["equal", {"f": 0.2, "m": 0.3, POOLED: 0.5}],
+        **SMALL | {"random_state": np.random.RandomState(0)},
+        sensitive_columns="sex",
+        refit=refit,
+        cv=KFold(3),
+        progress=lambda *_: None,
+    )
+    with pytest.warns(UserWarning, match="pooled into one"):
+        search.fit(frame, labels)
+    search.save(tmp_path / "search")
+    loaded = FrontierSearch.load(tmp_path / "search")
+    pd.testing.assert_frame_equal(loaded.results_, search.results_)
+    pd.testing.assert_frame_equal(loaded.frontier_, search.frontier_)
+    assert loaded.pooled_ == search.pooled_ == {"x": 20, "z": 15}
+    for name in ("verdict_", "comparison_", "groups_", "stopped_", "n_features_in_"):
+        assert repr(getattr(loaded, name)) == repr(getattr(search, name)), name
+    assert loaded.classes_.tolist() == ["no", "yes"]
+    assert loaded.feature_names_in_.tolist() == ["a", "b", "c"]
+    ours, theirs = search.get_params(), loaded.get_params()
+    for name, default in (("cv", None), ("progress", False), ("random_state", None)):
+        assert theirs.pop(name) is default
+        del ours[name]
+    assert theirs == ours
+    if refit:
+        np.testing.assert_array_equal(loaded.predict(frame), search.predict(frame))
+        np.testing.assert_array_equal(loaded.predict_proba(frame), search.predict_proba(frame))
+        assert loaded.best_estimator_.choice_ == search.best_estimator_.choice_
+    else:
+        with pytest.raises(AttributeError, match="refit=False"):
+            loaded.predict(frame)
+    with pytest.raises(ValueError, match=r"has no rows, and select\(\) trains on them; call fit"):
+        loaded.select()
+    with pytest.warns(UserWarning, match="pooled into one"):
+        assert loaded.set_params(refit=False).fit(frame, labels).select().classes_.tolist()
+
+
+def test_what_cannot_be_saved_or_loaded_is_refused(tmp_path, fitted):
+    search, X, y, a = fitted
+    with pytest.raises(NotFittedError):
+        FrontierSearch().save(tmp_path / "unfitted")
+    mine = clone(search).set_params(objective=lambda row: row["val_ece"], refit=False)
+    mine.fit(X, y, sensitive_features=a)
+    with pytest.raises(ValueError, match=r"objective is a function.*set_params"):
+        mine.save(tmp_path / "mine")
+    mine.set_params(objective="ece").save(tmp_path / "mine")
+    assert FrontierSearch.load(tmp_path / "mine").objective == "ece"
+    search.best_estimator_.save(tmp_path / "model")
+    with pytest.raises(ValueError, match="model is not a saved FrontierSearch: its format is"):
+        FrontierSearch.load(tmp_path / "model")
+    about, arrays = read_model(tmp_path / "mine")
+    write_model(tmp_path / "less", {**about, "trials": about["trials"][1:]}, arrays)
+    with pytest.raises(ValueError, match="results do not fit its configurations"):
+        FrontierSearch.load(tmp_path / "less")
 
 
 # --- the command -----------------------------------------------------------------------------
@@ -421,8 +529,19 @@ def table(tmp_path):
     return path
 
 
-OPTIONS = ["--label", "paid", "--group", "sex", "--seeds", "2", "--epochs", "3", "--lam", "1"]
-OPTIONS += ["--technique", "ce", "--technique", "mmce"]
+OPTIONS = [
+    "--label",
+    "paid",
+    "--group",
+    "sex",
+    "--n-seeds",
+    "2",
+    "--max-epochs",
+    "3",
+    "--lam",
+    "1",
+]
+OPTIONS += ["--loss", "ce", "--loss", "mmce"]
 
 
 def test_command(table, tmp_path):
@@ -436,7 +555,7 @@ def test_command(table, tmp_path):
     frontier = pd.read_csv(out / "frontier.csv")
     results = pd.read_parquet(out / "results.parquet")
     assert len(results) == 6 * 2 * 3
-    assert set(frontier["technique"]) <= {"ce", "mmce"}
+    assert set(frontier["loss"]) <= {"ce", "mmce"}
     predictions = tmp_path / "predictions.csv"
     model = str(out / "model.safetensors")
     again = CliRunner().invoke(main, ["predict", model, str(table), "--out", str(predictions)])
@@ -444,7 +563,7 @@ def test_command(table, tmp_path):
     assert pd.read_csv(predictions)["prob_yes"].between(0, 1).all()
     choice = GroupwiseMLPClassifier.load(model).extra_["choice"]
     assert json.dumps(choice)
-    assert choice["technique"] in ("ce", "mmce")
+    assert choice["loss"] in ("ce", "mmce")
     refused = CliRunner().invoke(main, arguments)
     assert refused.exit_code == 2
     assert "pass --force" in refused.output

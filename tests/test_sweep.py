@@ -50,14 +50,14 @@ def make_data(groups=2, rows=96, seed=0):
 DATA = make_data()
 SWEEP = Sweep(
     "made-up",
-    techniques=("ce", "ls", "mmce"),
-    rhos=(0.4, 0.6),
-    lams=(1.0, 5.0),
+    loss=("ce", "ls", "mmce"),
+    rho=(0.4, 0.6),
+    lam=(1.0, 5.0),
     seeds=(0, 1, 2),
     controls=2,
-    epochs=3,
+    max_epochs=3,
     batch_size=32,
-    hidden=(4,),
+    hidden_layer_sizes=(4,),
 )
 
 
@@ -109,19 +109,19 @@ def test_a_row_per_run_and_epoch(original):
     store = Store(original)
     assert store.sweep == SWEEP
     runs = 2 + 2 + 4  # ce and a control, ls at each rho, mmce at each rho and lam
-    assert len(store.query("from runs")) == 3 * runs * SWEEP.epochs
+    assert len(store.query("from runs")) == 3 * runs * SWEEP.max_epochs
     for part in SWEEP.parts(DATA):
         table = parquet.read_table(original / f"{part.key}.parquet")
         expected = train_stack(
             DATA.split(part.seed),
             part.configs,
-            epochs=3,
+            max_epochs=3,
             batch_size=32,
-            hidden=(4,),
+            hidden_layer_sizes=(4,),
             split_seed=part.seed,
         ).to_frame()
         assert table["epoch"].to_pylist() == expected["epoch"].tolist() == [1, 2, 3] * runs
-        assert table["technique"].to_pylist() == expected["technique"].tolist()
+        assert table["loss"].to_pylist() == expected["loss"].tolist()
         assert table["seed"].to_pylist() == expected["seed"].tolist()
         assert set(table["split_seed"].to_pylist()) == {part.seed}
         assert set(table["dataset"].to_pylist()) == {"made-up"}
@@ -135,7 +135,7 @@ def test_a_row_per_run_and_epoch(original):
 
 
 def test_rho_and_lam_only_where_they_have_an_effect(original):
-    rows = Store(original).query("select distinct technique, rho, lam, seed - split_seed from runs")
+    rows = Store(original).query("select distinct loss, rho, lam, seed - split_seed from runs")
     assert set(rows.fetchall()) == {
         ("ce", None, None, 0),
         ("ce", None, None, 1000),
@@ -162,7 +162,7 @@ def test_files_are_compressed_and_say_what_made_them(original):
 
 
 def test_duckdb_reads_a_store_without_us(original):
-    sql = "select split_seed, count(*) from '{}/*.parquet' where technique = 'mmce' group by all"
+    sql = "select split_seed, count(*) from '{}/*.parquet' where loss = 'mmce' group by all"
     assert sorted(duckdb.sql(sql.format(original)).fetchall()) == [(s, 12) for s in range(3)]
 
 
@@ -174,32 +174,32 @@ def test_log_has_a_line_for_each_part(original):
 
 def test_several_groups(tmp_path, monkeypatch):
     monkeypatch.setattr(PLAN, "RUNS", 1)  # so that parts of ce alone are among them
-    data, rhos = make_data(groups=3), ((0.2, 0.3, 0.5), (0.4, 0.4, 0.2))
-    sweep = dataclasses.replace(SWEEP, techniques=("ce", "dca"), rhos=rhos, seeds=(0,), lams=(2.0,))
+    data, rho = make_data(groups=3), ((0.2, 0.3, 0.5), (0.4, 0.4, 0.2))
+    sweep = dataclasses.replace(SWEEP, loss=("ce", "dca"), rho=rho, seeds=(0,), lam=(2.0,))
     store, work = plan(sweep, tmp_path, data)
     assert len(work) == 4
     run(work, progress=False)
     for path in tmp_path.glob("*.parquet"):
         assert parquet.read_schema(path).field("rho").type == pa.list_(pa.float64())
-    found = store.query("select distinct technique, rho from runs order by all").fetchall()
-    assert found == [("ce", None), *(("dca", list(rho)) for rho in rhos)]
-    one = dataclasses.replace(SWEEP, rhos=(0.5,))
+    found = store.query("select distinct loss, rho from runs order by all").fetchall()
+    assert found == [("ce", None), *(("dca", list(weights)) for weights in rho)]
+    one = dataclasses.replace(SWEEP, rho=(0.5,))
     with pytest.raises(ValueError, match=r"3 groups.*needs a weight for each"):
         run(plan(one, tmp_path / "one", data)[1], progress=False)
     for weights in ((0.5, 0.5), (0.25, 0.25, 0.25, 0.25)):
-        other = dataclasses.replace(SWEEP, rhos=(weights,))
-        with pytest.raises(ValueError, match=r"has 3 groups, but rhos has \[0\.\d+, .*for each"):
+        other = dataclasses.replace(SWEEP, rho=(weights,))
+        with pytest.raises(ValueError, match=r"has 3 groups, but rho has \[0\.\d+, .*for each"):
             plan(other, tmp_path / "other", data)
     assert not (tmp_path / "other").exists()
 
 
 def test_losses_of_the_caller(tmp_path):
-    sweep = dataclasses.replace(SWEEP, techniques=("mmce", "mmce-w*"), controls=1, seeds=(0,))
+    sweep = dataclasses.replace(SWEEP, loss=("mmce", "mmce-w*"), controls=1, seeds=(0,))
     store, work = plan(sweep, tmp_path, DATA, TECHNIQUES)
     run(work, losses=TECHNIQUES, progress=False)
-    losses = store.query("select technique, avg(train_loss) from runs group by all").fetchall()
+    losses = store.query("select loss, avg(train_loss) from runs group by all").fetchall()
     assert len(dict(losses)) == 2 == len(set(dict(losses).values()))
-    with pytest.raises(ValueError, match=r"unknown technique 'mmce-w\*'; there are ce, ls"):
+    with pytest.raises(ValueError, match=r"unknown loss 'mmce-w\*'; there are ce, ls"):
         plan(sweep, tmp_path / "other", DATA)
     assert not (tmp_path / "other").exists()
 
@@ -218,7 +218,7 @@ def second(batch):
 
 
 def test_a_changed_loss_does_not_meet_old_parts(tmp_path):
-    sweep = dataclasses.replace(SWEEP, techniques=("mine",), controls=1)
+    sweep = dataclasses.replace(SWEEP, loss=("mine",), controls=1)
 
     def opened(loss, folder="mine"):
         return plan(sweep, tmp_path / folder, DATA, {"mine": loss})
@@ -230,7 +230,7 @@ def test_a_changed_loss_does_not_meet_old_parts(tmp_path):
         with pytest.raises(ValueError, match="holds runs with another loss of the name 'mine'"):
             opened(other)
     # a name of the library's may be given another meaning too
-    plain = dataclasses.replace(SWEEP, techniques=("ls",), controls=1)
+    plain = dataclasses.replace(SWEEP, loss=("ls",), controls=1)
     plan(plain, tmp_path / "ls", DATA)
     with pytest.raises(ValueError, match="another loss of the name 'ls'"):
         plan(plain, tmp_path / "ls", DATA, {"ls": own})
@@ -282,7 +282,7 @@ def test_numbers_do_not_depend_on_workers(original, tmp_path):
 def test_sweeps_run_together(original, tmp_path):
     folders, sweeps = (
         (tmp_path / "a", tmp_path / "b"),
-        (SWEEP, dataclasses.replace(SWEEP, epochs=2)),
+        (SWEEP, dataclasses.replace(SWEEP, max_epochs=2)),
     )
     work = [w for f, s in zip(folders, sweeps, strict=True) for w in plan(s, f, DATA)[1]]
     run(work, progress=False)
@@ -293,16 +293,16 @@ def test_sweeps_run_together(original, tmp_path):
 
 CHANGES = {
     "dataset": "other",
-    "techniques": ("ce", "ls", "mdca"),
-    "rhos": (0.4, 0.7),
-    "lams": (1.0, 4.0),
+    "loss": ("ce", "ls", "mdca"),
+    "rho": (0.4, 0.7),
+    "lam": (1.0, 4.0),
     "seeds": (3, 4, 5),
     "controls": 3,
-    "epochs": 4,
+    "max_epochs": 4,
     "batch_size": 16,
-    "hidden": (5,),
+    "hidden_layer_sizes": (5,),
     "output_relu": True,
-    "rate": 2e-4,
+    "learning_rate": 2e-4,
     "stratify": True,
 }
 
@@ -340,8 +340,8 @@ def test_more_seeds_leave_the_parts_of_the_others():
 
 def test_keys_stay_what_they_were():
     # stores of many hours would be run again; raise FORMAT if that is meant
-    sweep = Sweep("german", epochs=3, rhos=(0.4, 0.5), seeds=(0,))
-    assert [part.key for part in sweep.parts(load("german"))] == ["d61324d23b4e0682cf70"]
+    sweep = Sweep("german", max_epochs=3, rho=(0.4, 0.5), seeds=(0,))
+    assert [part.key for part in sweep.parts(load("german"))] == ["8ed404fea21d04b16475"]
 
 
 def test_parts_are_of_equal_size(monkeypatch):
@@ -612,7 +612,7 @@ def test_ctrl_c_while_waiting(copy, monkeypatch):
 
 
 def test_round_trip(tmp_path):
-    for sweep in (SWEEP, Sweep("x", rhos=((0.2, 0.3, 0.5),)), Sweep("compas")):
+    for sweep in (SWEEP, Sweep("x", rho=((0.2, 0.3, 0.5),)), Sweep("compas")):
         plain = sweep.to_dict()
         assert Sweep.from_dict(json.loads(json.dumps(plain))) == sweep
         # JSON of numbers, texts and lists is TOML too
@@ -622,8 +622,8 @@ def test_round_trip(tmp_path):
 
 
 def test_whole_numbers_are_numbers():
-    one = Sweep("x", rhos=[0, 1], lams=[1], rate=1, seeds=[0])
-    other = Sweep("x", rhos=np.array([0.0, 1.0]), lams=(1.0,), rate=1.0, seeds=range(1))
+    one = Sweep("x", rho=[0, 1], lam=[1], learning_rate=1, seeds=[0])
+    other = Sweep("x", rho=np.array([0.0, 1.0]), lam=(1.0,), learning_rate=1.0, seeds=range(1))
     assert one == other
     assert [p.key for p in one.parts(DATA)] == [p.key for p in other.parts(DATA)]
 
@@ -633,29 +633,29 @@ def test_whole_numbers_are_numbers():
     [
         ({"dataset": 3}, "dataset must be a name, got 3"),
         ({"dataset": ""}, "dataset must be a name, got ''"),
-        ({"techniques": []}, "techniques is empty; name at least one"),
-        ({"techniques": "ce"}, "techniques must be a list, got 'ce'"),
-        ({"techniques": {"ce": 1}}, "techniques must be a list, got {'ce': 1}"),
-        ({"techniques": [["ce"]]}, r"techniques must be names, got \('ce',\)"),
-        ({"techniques": [{}]}, "techniques must be names, got {}"),
-        ({"techniques": ["ce", "ce"]}, "techniques names something twice"),
-        ({"rhos": []}, "rhos is empty"),
-        ({"rhos": 0.5}, "rhos must be a list, got 0.5"),
-        ({"rhos": [0.5, 1.1]}, "rhos must be numbers within 0..1, got 1.1"),
-        ({"rhos": [-0.1]}, "rhos must be numbers within 0..1, got -0.1"),
-        ({"rhos": [True]}, "rhos must be numbers within 0..1, got True"),
-        ({"rhos": ["0.5"]}, "rhos must be numbers within 0..1, got '0.5'"),
-        ({"rhos": [[0.5, True]]}, "rhos must be numbers within 0..1"),
-        ({"rhos": [[]]}, r"rhos must be numbers within 0..1, got \(\)"),
-        ({"rhos": [0.5, [0.5, 0.5]]}, "all numbers, or all lists with a weight per group"),
-        ({"rhos": [[0.5, 0.5], [1, 0, 0]]}, "all numbers, or all lists with a weight per group"),
-        ({"rhos": [0.5, 0.5]}, "rhos names something twice"),
-        ({"lams": [float("nan")]}, "lams must be numbers from 0 on, got nan"),
-        ({"lams": [float("inf")]}, "lams must be numbers from 0 on, got inf"),
-        ({"lams": [-1]}, "lams must be numbers from 0 on, got -1"),
-        ({"lams": [False]}, "lams must be numbers from 0 on, got False"),
-        ({"lams": [[1.0]]}, "lams must be numbers from 0 on"),
-        ({"lams": [1, 1.0]}, "lams names something twice"),
+        ({"loss": []}, "loss is empty; name at least one"),
+        ({"loss": "ce"}, "loss must be a list, got 'ce'"),
+        ({"loss": {"ce": 1}}, "loss must be a list, got {'ce': 1}"),
+        ({"loss": [["ce"]]}, r"loss must be names, got \('ce',\)"),
+        ({"loss": [{}]}, "loss must be names, got {}"),
+        ({"loss": ["ce", "ce"]}, "loss names something twice"),
+        ({"rho": []}, "rho is empty"),
+        ({"rho": 0.5}, "rho must be a list, got 0.5"),
+        ({"rho": [0.5, 1.1]}, "rho must be numbers within 0..1, got 1.1"),
+        ({"rho": [-0.1]}, "rho must be numbers within 0..1, got -0.1"),
+        ({"rho": [True]}, "rho must be numbers within 0..1, got True"),
+        ({"rho": ["0.5"]}, "rho must be numbers within 0..1, got '0.5'"),
+        ({"rho": [[0.5, True]]}, "rho must be numbers within 0..1"),
+        ({"rho": [[]]}, r"rho must be numbers within 0..1, got \(\)"),
+        ({"rho": [0.5, [0.5, 0.5]]}, "all numbers, or all lists with a weight per group"),
+        ({"rho": [[0.5, 0.5], [1, 0, 0]]}, "all numbers, or all lists with a weight per group"),
+        ({"rho": [0.5, 0.5]}, "rho names something twice"),
+        ({"lam": [float("nan")]}, "lam must be numbers from 0 on, got nan"),
+        ({"lam": [float("inf")]}, "lam must be numbers from 0 on, got inf"),
+        ({"lam": [-1]}, "lam must be numbers from 0 on, got -1"),
+        ({"lam": [False]}, "lam must be numbers from 0 on, got False"),
+        ({"lam": [[1.0]]}, "lam must be numbers from 0 on"),
+        ({"lam": [1, 1.0]}, "lam names something twice"),
         ({"seeds": [0.0]}, "seeds must be whole numbers from 0 .*, got 0.0"),
         ({"seeds": [-1]}, "seeds must be whole numbers"),
         ({"seeds": [True]}, "seeds must be whole numbers"),
@@ -663,19 +663,22 @@ def test_whole_numbers_are_numbers():
         ({"seeds": 5}, "seeds must be a list, got 5"),
         ({"seeds": [1, 1]}, r"seeds names something twice: \[1, 1\]"),
         ({"controls": 0}, "controls must be a whole number from 1 on, got 0"),
-        ({"controls": 2, "techniques": ["ls"]}, "controls are runs of ce; add it"),
-        ({"epochs": 0}, "epochs must be a whole number from 1 on, got 0"),
-        ({"epochs": 2.0}, "epochs must be a whole number from 1 on, got 2.0"),
-        ({"epochs": True}, "epochs must be a whole number from 1 on, got True"),
-        ({"epochs": [3]}, r"epochs must be a whole number from 1 on, got \[3\]"),
+        ({"controls": 2, "loss": ["ls"]}, "controls are runs of ce; add it"),
+        ({"max_epochs": 0}, "max_epochs must be a whole number from 1 on, got 0"),
+        ({"max_epochs": 2.0}, "max_epochs must be a whole number from 1 on, got 2.0"),
+        ({"max_epochs": True}, "max_epochs must be a whole number from 1 on, got True"),
+        ({"max_epochs": [3]}, r"max_epochs must be a whole number from 1 on, got \[3\]"),
         ({"batch_size": "256"}, "batch_size must be a whole number from 1 on, got '256'"),
-        ({"hidden": [8, 0]}, "hidden must be whole numbers from 1 on, got 0"),
-        ({"hidden": 8}, "hidden must be a list, got 8"),
+        (
+            {"hidden_layer_sizes": [8, 0]},
+            "hidden_layer_sizes must be whole numbers from 1 on, got 0",
+        ),
+        ({"hidden_layer_sizes": 8}, "hidden_layer_sizes must be a list, got 8"),
         ({"output_relu": 1}, "output_relu must be true or false, got 1"),
         ({"stratify": "yes"}, "stratify must be true or false, got 'yes'"),
-        ({"rate": 0}, "rate must be a number above 0, got 0"),
-        ({"rate": True}, "rate must be a number above 0, got True"),
-        ({"epoch": 3}, "a sweep has no 'epoch'; it has dataset, techniques, rhos"),
+        ({"learning_rate": 0}, "learning_rate must be a number above 0, got 0"),
+        ({"learning_rate": True}, "learning_rate must be a number above 0, got True"),
+        ({"epoch": 3}, "a sweep has no 'epoch'; it has dataset, loss, rho"),
     ],
 )
 def test_bad_descriptions(change, message):
@@ -687,7 +690,7 @@ def test_bad_files(tmp_path):
     path = tmp_path / "my.toml"
     for text, message in {
         "dataset = 3 4": "my.toml: .*line 1",
-        "epochs = 3": "my.toml: a sweep needs a dataset",
+        "max_epochs = 3": "my.toml: a sweep needs a dataset",
         "dataset = 'x'\nseeds = []": "my.toml: seeds is empty",
     }.items():
         path.write_text(text)
@@ -697,9 +700,9 @@ def test_bad_files(tmp_path):
         Sweep.from_toml(tmp_path / "none.toml")
 
 
-def test_unknown_technique_and_dataset(tmp_path):
-    with pytest.raises(ValueError, match="unknown technique 'svm'; there are ce, ls"):
-        plan(Sweep("x", techniques=("ce", "svm")), tmp_path / "new", DATA)
+def test_unknown_loss_and_dataset(tmp_path):
+    with pytest.raises(ValueError, match="unknown loss 'svm'; there are ce, ls"):
+        plan(Sweep("x", loss=("ce", "svm")), tmp_path / "new", DATA)
     assert not (tmp_path / "new").exists()
     with pytest.raises(ValueError, match="compas"):
         load("compass")

@@ -16,7 +16,7 @@ from pyarrow import parquet
 from equipoise.sweep import Store, plan, run
 from test_sweep import DATA, RUN, SWEEP, finished, others
 
-MANY = dataclasses.replace(SWEEP, techniques=("ce", "mmce"), seeds=tuple(range(36)), epochs=16)
+MANY = dataclasses.replace(SWEEP, loss=("ce", "mmce"), seeds=tuple(range(36)), max_epochs=16)
 FEW = dataclasses.replace(MANY, seeds=tuple(range(8)))
 
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -121,7 +121,7 @@ def test_ten_kills_lose_nothing(undisturbed, tmp_path):
         assert before.items() <= now.items()
         assert now.items() <= expected.items()
         for path in tmp_path.glob("*.parquet"):
-            assert len(parquet.read_table(path)) == 6 * MANY.epochs
+            assert len(parquet.read_table(path)) == 6 * MANY.max_epochs
         # a claim without its part: it was being made
         cut_short += any(f"{path.stem}.parquet" not in now for path in tmp_path.glob("*.lock"))
         grown += len(now) > len(before)
@@ -192,13 +192,13 @@ def begin(sweep, folder, pipe):
 def test_two_processes_begin_two_sweeps_in_one_folder(tmp_path):
     pair = [
         start(sweep, tmp_path / "new", target=begin)
-        for sweep in (FEW, dataclasses.replace(FEW, epochs=1))
+        for sweep in (FEW, dataclasses.replace(FEW, max_epochs=1))
     ]
     for _, pipe in pair:
         pipe.send("go")
     answers = sorted(end(*both) for both in pair)
     assert answers[0] == ""
-    assert "holds another sweep (its epochs differ)" in answers[1]
+    assert "holds another sweep (its max_epochs differ)" in answers[1]
 
 
 def test_ctrl_c(few, tmp_path):
@@ -230,7 +230,7 @@ def test_ctrl_c(few, tmp_path):
     pipe.send("go")
     assert end(process, pipe) == 8 - len(before)
     assert finished(tmp_path) == few
-    assert len(Store(tmp_path).query("from runs")) == 8 * 6 * FEW.epochs
+    assert len(Store(tmp_path).query("from runs")) == 8 * 6 * FEW.max_epochs
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from test_sweep import DATA, RUN, SWEEP, finished, others
 pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 
 NAMES = ("ce", "mmce-w*")
-MANY = dataclasses.replace(SWEEP, techniques=NAMES, seeds=tuple(range(16)), epochs=24)
+MANY = dataclasses.replace(SWEEP, loss=NAMES, seeds=tuple(range(16)), max_epochs=24)
 
 
 def processes(folder):

@@ -1,12 +1,12 @@
 """What callers pass in: labels, groups, probabilities and weights, and every error about them."""
 
 from equipoise._inputs._categories import encode, encode_groups, recode, refuse_missing
-from equipoise._inputs._columns import column, columns, same_length
+from equipoise._inputs._columns import column, column_names, columns, same_length
 from equipoise._inputs._errors import ColumnOrderWarning, InputError, InputWarning, warn_caller
 from equipoise._inputs._extras import need
 from equipoise._inputs._features import split_columns
 from equipoise._inputs._labels import column_labels, encode_labels
-from equipoise._inputs._names import check_column, counted, group_name, nearest, shown
+from equipoise._inputs._names import check_column, counted, nearest, shown
 from equipoise._inputs._probabilities import (
     ROW_SUM_TOLERANCE,
     check_bins,
@@ -30,13 +30,13 @@ __all__ = [
     "class_count",
     "column",
     "column_labels",
+    "column_names",
     "columns",
     "counted",
     "encode",
     "encode_groups",
     "encode_labels",
     "from_plain",
-    "group_name",
     "match",
     "matrix",
     "nearest",

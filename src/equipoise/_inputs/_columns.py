@@ -45,6 +45,12 @@ def _narrowed(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
+def column_names(values: Any) -> list[str] | None:
+    """Return the names of the columns of a frame, None for anything else."""
+    native = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
+    return [str(name) for name in native.columns] if isinstance(native, nw.DataFrame) else None
+
+
 def column(values: Any, name: str) -> NDArray[Any]:
     """Return the single column that `values` must be."""
     cols = columns(values, name)

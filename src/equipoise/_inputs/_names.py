@@ -27,21 +27,22 @@ def check_column(name: str, names: Sequence[str]) -> None:
         raise ValueError(f"there is no column {name!r}; {hint}there are {shown}")
 
 
-def group_name(group: Hashable) -> str:
-    """Return how a group is shown: its value, or its values joined."""
-    return ", ".join(str(v) for v in group) if isinstance(group, tuple) else str(group)
+def shown(name: Hashable) -> str:
+    r"""Return a name from data as it is printed, on one line: the values of a tuple joined.
 
+    What would move the cursor, hide text or turn its direction is escaped.
 
-def shown(group: Hashable) -> str:
-    """Return a group's name on one line: what would move the cursor or hide text is escaped."""
-    name = group_name(group)
-    if name.isprintable():
-        return name
+    >>> shown(("a", 1)), shown("red\x1b[31m")
+    ('a, 1', 'red\\x1b[31m')
+    """
+    text = ", ".join(str(v) for v in name) if isinstance(name, tuple) else str(name)
+    if text.isprintable():
+        return text
     return "".join(
         c.encode("unicode_escape").decode()
         if unicodedata.category(c)[0] in "CZ" and c != " "
         else c
-        for c in name
+        for c in text
     )
 
 

@@ -1,20 +1,17 @@
 """Audits: figures with intervals, statistical verdicts, gates, and how they are shown."""
 
-from equipoise.auditing._audit import audit
+from equipoise.auditing._audit import audit, audit_models, merge_audits
 from equipoise.auditing._gates import Gate, OnInterval, Outcome, find_group, split_names
-from equipoise.auditing._intervals import Intervals, intervals_from_table
-from equipoise.auditing._intervals._figures import Interval, wilson
-from equipoise.auditing._pushdown._survey import Columns
-from equipoise.auditing._pushdown._tables import fill, rates_of
-from equipoise.auditing._render._terminal import side_by_side
-from equipoise.auditing._report import AuditReport, report_of, without_reference
-from equipoise.auditing._verdicts._calibration import Verdict
-from equipoise.auditing._verdicts._comparisons import Comparison
-from equipoise.auditing._verdicts._proportional import PeVerdict
+from equipoise.auditing._intervals import Interval, Intervals, intervals_from_table, wilson
+from equipoise.auditing._model_reports import AuditReports
+from equipoise.auditing._pushdown import Columns, fill, rates_of
+from equipoise.auditing._report import AuditReport, report_of
+from equipoise.auditing._verdicts import Comparison, PeVerdict, Verdict
 from equipoise.metrics import AuditTable
 
 __all__ = [
     "AuditReport",
+    "AuditReports",
     "AuditTable",
     "Columns",
     "Comparison",
@@ -26,13 +23,13 @@ __all__ = [
     "PeVerdict",
     "Verdict",
     "audit",
+    "audit_models",
     "fill",
     "find_group",
     "intervals_from_table",
+    "merge_audits",
     "rates_of",
     "report_of",
-    "side_by_side",
     "split_names",
     "wilson",
-    "without_reference",
 ]

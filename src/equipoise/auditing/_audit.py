@@ -1,36 +1,20 @@
-"""Audit predictions: every metric with its evidence, and what the model does to the rates."""
+"""Audit predictions: of arrays, of a table where it is, of several models, of audits added up."""
 
 from __future__ import annotations
 
 import dataclasses
-import warnings
-from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+import os
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
 
-from equipoise.auditing._report import AuditReport, check_evidence, report_of, without_reference
-from equipoise.auditing._rows import Rows, rows_of
-from equipoise.auditing._verdicts._calibration import Verdict
-from equipoise.auditing._verdicts._comparisons import Comparison
-from equipoise.auditing._verdicts._proportional import PeVerdict
-from equipoise.metrics import AuditTable, GroupRates
+from equipoise.auditing._merged import merged_files
+from equipoise.auditing._model_reports import AuditReports, report_models
+from equipoise.auditing._model_tables import ModelTables, tables_of_arrays, tables_of_data
+from equipoise.auditing._pushdown import Columns
+from equipoise.auditing._report import AuditReport, check_evidence
+from equipoise.metrics import GroupRates
 
-if TYPE_CHECKING:
-    from equipoise.auditing._intervals import Intervals
-    from equipoise.auditing._pushdown._tables import Filled
-
-__all__ = [
-    "AuditReport",
-    "AuditTable",
-    "Comparison",
-    "PeVerdict",
-    "Verdict",
-    "audit",
-    "report_of",
-    "without_reference",
-]
-
-MOST_ROWS = 200_000
-"""Rows up to which intervals come from resampled rows; beyond, the table's cells say the same."""
+Rates = GroupRates | Mapping[Hashable, Mapping[Hashable, float]]
 
 
 def audit(
@@ -43,8 +27,11 @@ def audit(
     sample_weight: Any = None,
     n_bins: int = 15,
     labels: Any = None,
+    positive: Any = None,
     y_pred: Any = None,
-    base_rates: GroupRates | Mapping[Hashable, Mapping[Hashable, float]] | None = None,
+    base_rates: Rates | None = None,
+    train: Any = None,
+    train_label: str | None = None,
     reference_group: Any = None,
     intervals: bool = True,
     level: float = 0.95,
@@ -53,15 +40,15 @@ def audit(
     drop_missing: bool = False,
     engine: str = "duckdb",
 ) -> AuditReport:
-    """Measure predictions overall and per group, and say what the figures are evidence for.
+    """Measure predictions overall and per group, with intervals and statistical verdicts.
 
     Parameters
     ----------
     y_true
         Labels, of any coding. With `data`, the name of their column.
     y_prob
-        Probabilities (n, K), or (n,) for the second label of a binary problem. With `data`, the
-        names of their K columns, or of one.
+        Probabilities (n, K), or (n,) for one label of a binary problem, by default the second in
+        sorted order. With `data`, the names of their K columns, or of one.
     sensitive_features
         One column, or several whose intersection is meant. With `data`, their names.
     data
@@ -76,23 +63,29 @@ def audit(
     n_bins
         Number of confidence bins.
     labels
-        Label of each column of `y_prob`.
+        Label of each column of `y_prob`. By default the labels that the columns' names match one
+        to one (a name is a label, or ends in it), else the sorted labels.
+    positive
+        The label whose probability a single column holds, if not the second in sorted order.
     y_pred
         Decisions made elsewhere, for accuracy and deterministic proportional equality. With
         `data`, the name of their column.
     base_rates
         Rates of the training labels, from `group_base_rates`; by default those of `y_true`.
+    train, train_label
+        With `data`: the training labels, as a table or files like `data`, and the name of their
+        column if it is not that of `y_true`. Their rates are counted where they are and take the
+        place of `base_rates`.
     reference_group
         The group the others are compared with, as in `proportional_equality`.
     intervals
-        Whether to give confidence intervals: from resampled rows for arrays of up to 200,000
-        rows, from the table's cells for more and with `data`.
+        Whether to give confidence intervals.
     level
-        Of the intervals and verdicts.
+        Level of the intervals and verdicts.
     tolerance
-        The ECE up to which a group counts as calibrated.
+        Largest ECE that still counts as calibrated.
     seed
-        Of the resampling.
+        Seed of the draws behind the interval of proportional equality.
     drop_missing
         Leave out rows with a missing value, and count them, rather than refuse them.
     engine
@@ -107,120 +100,169 @@ def audit(
     'not enough evidence'
     """
     check_evidence(level, tolerance)
-    if data is not None:
-        filled = _filled(
-            data,
-            y_true=y_true,
-            y_prob=y_prob,
-            sensitive_features=sensitive_features,
-            y_pred=y_pred,
-            by=by,
-            sample_weight=sample_weight,
-            labels=labels,
-            n_bins=n_bins,
-            drop_missing=drop_missing,
-            engine=engine,
+    if data is None and train is not None:
+        raise ValueError(
+            "train goes with data=; for arrays pass base_rates=group_base_rates(y_train, ...)"
         )
-        first, *more = filled.tables.values()
-        whole, dropped = sum(more, first), filled.dropped
-        parts: dict[tuple[Any, ...], tuple[AuditTable, Rows | None]] = {
-            key: (table, None) for key, table in filled.tables.items()
-        }
-        rows: Rows | None = None
+    columns: dict[str, Any] = {
+        "y_true": y_true,
+        "y_prob": y_prob,
+        "sensitive_features": sensitive_features,
+        "y_pred": y_pred,
+        "by": by,
+    }
+    options = {
+        "labels": labels,
+        "positive": positive,
+        "n_bins": n_bins,
+        "drop_missing": drop_missing,
+    }
+    if data is None:
+        tables = tables_of_arrays(**columns, sample_weight=sample_weight, **options)
     else:
-        rows, dropped, keys = rows_of(
-            Rows(y_true, y_prob, sensitive_features, sample_weight, y_pred),
-            by,
-            drop_missing=drop_missing,
-        )
-        whole = rows.table(n_bins, labels)
-        parts = {}
-        for key, at in keys.items():
-            some = rows.at(at)
-            parts[key] = (some.table(n_bins, whole.labels), some)
-
-    def report(table: AuditTable, rows: Rows | None, reference: Any, dropped: int) -> AuditReport:
-        rates = base_rates if table is whole else _rates_for(table, base_rates)
-        found: Literal["cells"] | Intervals | None = "cells" if intervals else None
-        if intervals and rows is not None and table["rows"].sum() <= MOST_ROWS:
-            from equipoise.auditing._intervals import intervals_from_rows
-
-            found = intervals_from_rows(
-                **rows.arguments(),
-                n_bins=n_bins,
-                labels=whole.labels,
-                base_rates=rates,
-                reference_group=reference,
-                level=level,
-                seed=seed,
+        if sample_weight is not None:
+            raise ValueError(
+                "sample_weight does not go with data=; pass the columns as arrays instead"
             )
-        return report_of(
-            table,
-            base_rates=rates,
-            reference_group=reference,
-            intervals=found,
-            level=level,
-            tolerance=tolerance,
-            seed=seed,
-            dropped=dropped,
-        )
-
-    total = report(whole, rows, reference_group, dropped)
-    if by is None:
-        return total
-    # the first group of a part may be another than the first of all
-    wanted = whole.groups[0] if reference_group is None else reference_group
-    split = {}
-    for key, (table, own) in parts.items():
-        here = wanted in table.groups or (wanted == "all" and "all" not in whole.groups)
-        with warnings.catch_warnings():
-            # the whole was warned of; a part shows its nan or inf
-            warnings.simplefilter("ignore")
-            found = report(table, own, wanted if here else None, 0)
-        split[key] = found if here else without_reference(found, wanted)
-    return dataclasses.replace(total, by=split)
+        tables = tables_of_data({None: data}, _columns(**columns), engine=engine, **options)
+    tables = _with_rates(tables, base_rates, train, train_label, engine)
+    return report_models(
+        tables,
+        reference_group=reference_group,
+        intervals=intervals,
+        level=level,
+        tolerance=tolerance,
+        seed=seed,
+    )[None]
 
 
-def _filled(
-    data: Any,
+def audit_models(
+    y_true: str,
+    y_prob: str | Sequence[str],
     *,
-    y_true: Any,
-    y_prob: Any,
-    sensitive_features: Any,
-    y_pred: Any,
-    by: Any,
-    sample_weight: Any,
-    **options: Any,
-) -> Filled:
-    """Sum up the columns of a table where it is."""
-    from equipoise.auditing._pushdown._survey import Columns
-    from equipoise.auditing._pushdown._tables import fill
+    sensitive_features: str | Sequence[str],
+    data: Any,
+    model: str | None = None,
+    by: str | Sequence[str] | None = None,
+    n_bins: int = 15,
+    labels: Any = None,
+    positive: Any = None,
+    y_pred: str | None = None,
+    base_rates: Rates | None = None,
+    train: Any = None,
+    train_label: str | None = None,
+    reference_group: Any = None,
+    level: float = 0.95,
+    tolerance: float = 0.05,
+    seed: int = 0,
+    drop_missing: bool = False,
+    engine: str = "duckdb",
+) -> AuditReports:
+    """Audit the predictions of several models, each as `audit` does.
 
-    if sample_weight is not None:
-        raise ValueError("sample_weight does not go with data=; pass the columns as arrays instead")
-    for name, value, several in (
-        ("y_true", y_true, False),
-        ("y_prob", y_prob, True),
-        ("sensitive_features", sensitive_features, True),
-        ("y_pred", y_pred, False),
-        ("by", by, True),
-    ):
+    Parameters
+    ----------
+    data
+        A dictionary from each model's name to its table or files; or one table or files, with
+        the column `model`.
+    model
+        The column with the name of the model that made the prediction.
+    y_true, y_prob, sensitive_features, by, y_pred
+        Names of columns.
+    n_bins, labels, positive, base_rates, train, train_label, reference_group, level, tolerance
+        As in `audit`.
+    seed, drop_missing, engine
+        As in `audit`.
+    """
+    check_evidence(level, tolerance)
+    sources = data if isinstance(data, Mapping) else {None: data}
+    if model is not None and len(sources) > 1:
+        raise ValueError("several tables are several models, so a column of models is for one")
+    columns = _columns(
+        y_true=y_true,
+        y_prob=y_prob,
+        sensitive_features=sensitive_features,
+        y_pred=y_pred,
+        by=by,
+    )
+    tables = tables_of_data(
+        sources,
+        columns,
+        model=model,
+        labels=labels,
+        positive=positive,
+        n_bins=n_bins,
+        drop_missing=drop_missing,
+        engine=engine,
+    )
+    tables = _with_rates(tables, base_rates, train, train_label, engine)
+    return report_models(
+        tables, reference_group=reference_group, level=level, tolerance=tolerance, seed=seed
+    )
+
+
+def merge_audits(
+    sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    train: Any = None,
+    train_label: str | None = None,
+    reference_group: Any = None,
+    level: float = 0.95,
+    tolerance: float = 0.05,
+    seed: int = 0,
+    engine: str = "duckdb",
+) -> AuditReports:
+    """Add up audits of different rows that were written as JSON, and report on their sum.
+
+    Parameters
+    ----------
+    sources
+        Files, folders or patterns of what `AuditReports.save` (`equipoise audit --json`) or
+        `AuditTable.to_dict` wrote.
+    train, train_label, reference_group, level, tolerance, seed, engine
+        As in `audit`.
+    """
+    check_evidence(level, tolerance)
+    given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    tables = merged_files(given, keep_rates=train is None)
+    tables = _with_rates(tables, None, train, train_label, engine)
+    return report_models(
+        tables, reference_group=reference_group, level=level, tolerance=tolerance, seed=seed
+    )
+
+
+# --- columns and rates ------------------------------------------------------------------------
+
+
+def _columns(**names: Any) -> Columns:
+    """Check that the columns of a table are named."""
+    for name, value in names.items():
+        several = name in ("y_prob", "sensitive_features", "by")
         optional = name in ("y_pred", "by") and value is None
-        names = (
+        listed = (
             several and isinstance(value, list | tuple) and all(isinstance(v, str) for v in value)
         )
-        if not (optional or names or isinstance(value, str)):
+        if not (optional or listed or isinstance(value, str)):
             raise TypeError(
                 f"with data=, {name} is the name of a column{' or a list of names' * several}, "
                 f"got {type(value).__name__}"
             )
-    columns = Columns(y_true, y_prob, sensitive_features, y_pred, () if by is None else by)
-    return fill(data, columns, **options)
+    by = () if names["by"] is None else names["by"]
+    return Columns(
+        names["y_true"], names["y_prob"], names["sensitive_features"], names["y_pred"], by
+    )
 
 
-def _rates_for(
-    table: AuditTable, base_rates: GroupRates | Mapping[Hashable, Mapping[Hashable, float]] | None
-) -> Mapping[Hashable, Mapping[Hashable, float]] | None:
-    """Return the rates of the groups that a part of the rows has."""
-    rates = base_rates.rates if isinstance(base_rates, GroupRates) else base_rates
-    return rates and {g: own for g, own in rates.items() if g in table.groups}
+def _with_rates(
+    tables: ModelTables, base_rates: Rates | None, train: Any, label: str | None, engine: str
+) -> ModelTables:
+    if train is None:
+        if label is not None:
+            raise ValueError("train_label names a column of train=; pass both")
+        if base_rates is None:
+            return tables
+        given = base_rates if isinstance(base_rates, GroupRates) else GroupRates(base_rates)
+        return dataclasses.replace(tables, base_rates=given)
+    if base_rates is not None:
+        raise ValueError("base_rates and train both give the rates of the labels; pass one of them")
+    return tables.with_training_rates(train, label, engine)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Literal
 
-from equipoise._inputs import group_name, nearest, shown, text_of
+from equipoise._inputs import nearest, shown, text_of
 from equipoise.auditing._intervals._figures import Interval
 from equipoise.auditing._report import AuditReport
 from equipoise.metrics import METRICS
@@ -271,7 +271,7 @@ def find_group(names: Sequence[str], groups: Iterable[Hashable]) -> Hashable:
             if tuple(map(form, values)) == tuple(map(form, wanted)):
                 return group
     for group in groups:
-        if joined in (group_name(group), shown(group)):
+        if joined == shown(group):
             return group
     known = [shown(g) for g in groups]
     raise ValueError(f"there is no group {joined!r}; {_nearest(joined, known, '; ')}")

@@ -12,6 +12,7 @@ from equipoise.auditing._verdicts._comparisons import Comparison, comparisons_of
 from equipoise.auditing._verdicts._proportional import KINDS, PeVerdict, pe_verdicts_of
 from equipoise.metrics import (
     METRICS,
+    PARTS,
     SUMS,
     AuditTable,
     GroupRates,
@@ -105,25 +106,25 @@ class AuditReport:
 
         A figure that is not defined is None, an infinite one "inf".
         """
-        from equipoise.auditing._render._plain import as_plain
+        from equipoise.auditing._render import as_plain
 
         return as_plain(self)
 
     def __rich__(self) -> RenderableType:
-        """Return the report as rich prints it."""
-        from equipoise.auditing._render._terminal import Rendered
+        """Return the report as rich prints it, its parts in a table."""
+        from equipoise.auditing._render import with_parts
 
-        return Rendered(self)
+        return with_parts(self)
 
     def _repr_html_(self) -> str:
         """Return the report as notebooks show it."""
-        from equipoise.auditing._render._notebook import as_html
+        from equipoise.auditing._render import as_html
 
         return as_html(self)
 
     def __str__(self) -> str:
-        """Return the report as plain text, with those of its parts in a table."""
-        from equipoise.auditing._render._terminal import as_text
+        """Return the report as plain text."""
+        from equipoise.auditing._render import as_text
 
         return as_text(self)
 
@@ -182,7 +183,7 @@ def report_of(
     'under-confident'
     """
     check_evidence(level, tolerance)
-    lacking = sorted({part for m in METRICS.values() for part in m.parts} - _parts(table))
+    lacking = sorted(PARTS - {SUMS[name].part for name in table.sums})
     if lacking:
         raise ValueError(f"the table lacks the parts {lacking}; fill it with all parts")
     from equipoise.auditing._intervals import gaps_of, intervals_from_table
@@ -224,11 +225,6 @@ def report_of(
         tolerance=tolerance,
         own_rates=base_rates is None,
     )
-
-
-def _parts(table: AuditTable) -> set[str]:
-    """Return the parts that a table was filled with."""
-    return {SUMS[name].part for name in table.sums}
 
 
 def _rates(table: AuditTable) -> dict[Hashable, dict[str, dict[Hashable, float]]]:

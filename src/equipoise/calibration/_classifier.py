@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Hashable, Sequence
+from numbers import Integral
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -17,30 +19,24 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from equipoise._inputs import (
-    check_weights,
-    encode,
-    encode_groups,
-    recode,
-    refuse_missing,
-    split_columns,
-)
-from equipoise.calibration._methods import METHODS, Calibrator, Temperature, shrunk
+from equipoise._inputs import check_weights, encode, refuse_missing, split_columns
+from equipoise.calibration._group_calibrator import GroupCalibrator, check_policy, encode_members
+from equipoise.calibration._methods import METHODS
 from equipoise.calibration._out_of_fold import SCORES, check_scores, class_scores, out_of_fold
-
-__all__ = ["GroupCalibratedClassifier"]
+from equipoise.calibration._saving import SavedAsJson
+from equipoise.calibration._temperatures import Temperature, temperatures_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-class GroupCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """Repair the probabilities of a classifier with a calibrator per group.
 
     The calibrators are fitted on out-of-fold scores; the estimator itself is then fitted on all
     rows. Scores are the estimator's `decision_function` where it has one, as in scikit-learn's
-    `CalibratedClassifierCV`, else the logarithms of its `predict_proba`, less than 1e-6 counting
-    as 1e-6.
+    `CalibratedClassifierCV`, else the logarithms of its `predict_proba`, where a probability below
+    1e-6 counts as 1e-6.
 
     Under "temperature", `predict` is the estimator's own, and the largest probability is that of
     its largest score; the two differ where an estimator does not predict its largest score (a
@@ -61,21 +57,22 @@ class GroupCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         Number of folds, spread over label and group; a splitter; or an iterable of (train, test)
         rows. Every row has to be in one test fold. No effect on a `FrozenEstimator`.
     sensitive_columns
-        Name or names of columns of X that hold the group. This is what makes it safe inside
-        cross-validation. The estimator gets X as it is: let a pipeline drop or encode the column.
-        Otherwise pass `sensitive_features`.
+        Name or names of the columns of X that hold the group, instead of `sensitive_features`. Use
+        it inside cross-validation, where each fold needs the groups of its own rows. The estimator
+        gets X with these columns: let a pipeline drop or encode them.
     unseen_group
         What `predict_proba` does with a row whose group was not in the fitting data, is missing,
         or is not passed at all: "error"; "global" takes the common calibrator; "mixture" averages
         the probabilities of all groups by their share in the fitting data.
     shrinkage
-        Rows' worth of trust in the common calibrator: a group's weight is n / (n + shrinkage), n
-        being its rows or the sum of their weights. Of temperatures the logarithms are averaged,
-        else the probabilities. Groups too small to be fitted get the common calibrator, with a
-        warning: below 10 rows (temperature), 20 (platt), 30 (beta), 40 (vector), 100 (isotonic), or
-        without rows of every class (temperature: of two classes).
+        Shrinkage strength in pseudo-rows: a group's own weight is n / (n + shrinkage), n being the
+        sum of its rows' weights. Of temperatures the logarithms are averaged, else the
+        probabilities. A group that is too small gets the common calibrator, and a
+        `SmallGroupWarning` names it: one without rows of two classes ("temperature"); one without
+        rows of every class, or with fewer than 20 (platt), 30 (beta), 40 (vector) or 100
+        (isotonic) rows.
     n_jobs
-        Folds fitted at a time, as in joblib.
+        Number of folds fitted in parallel, as in joblib.
 
     Attributes
     ----------
@@ -129,7 +126,7 @@ class GroupCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
     # --- scikit-learn's contract ---
 
     def __sklearn_tags__(self) -> Any:
-        """Take what the estimator takes."""
+        """Return the tags of the estimator's input."""
         tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
         tags.input_tags = own.input_tags
         if own.classifier_tags is not None:
@@ -137,7 +134,7 @@ class GroupCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         return tags
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Say who asks for what: this classifier, and the estimator in it."""
+        """Return the metadata requests of this classifier and of the estimator in it."""
         calls = {"fit": ["fit"], "predict": ["predict"], "predict_proba": [], "score": ["predict"]}
         mapping = MethodMapping()
         for caller, callees in calls.items():
@@ -181,7 +178,7 @@ class GroupCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         sensitive_features
             One column, or several whose intersection is meant. None: one common calibrator.
         sample_weight
-            Weight of each row.
+            Weight of each row, in the estimator (if it takes weights) and in the calibration.
         """
         self._check_params()
         check_scores(self.estimator)
@@ -194,11 +191,9 @@ class GroupCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         refuse_missing(encode(y, "y")[0], "y")
         check_classification_targets(y)
         self.classes_, codes = self._encoded(y, frozen=frozen)
-        members, self.groups_ = np.zeros(len(y), np.int64), list[Hashable]()
+        members, groups = None, list[Hashable]()
         if columns is not None:
-            members, self.groups_ = encode_groups(columns)
-        if len(members) != len(y):
-            raise ValueError(f"sensitive_features has {len(members)} rows, but X has {len(y)}")
+            members, groups = encode_members(columns, len(y))
         weight = None
         if sample_weight is not None:
             weight = check_weights(column_or_1d(sample_weight), len(y))
@@ -213,28 +208,43 @@ class GroupCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
                 y,
                 classes=self.classes_,
                 codes=codes,
-                members=members,
+                members=np.zeros(len(y), np.int64) if members is None else members,
                 cv=self.cv,
                 params=passed,
                 n_jobs=self.n_jobs,
             )
             self.estimator_ = clone(self.estimator).fit(X, y, **passed.fit)
-        self._calibrate(scores, codes, members, np.ones(len(y)) if weight is None else weight)
+        fitted = GroupCalibrator.fit(
+            scores,
+            codes,
+            members,
+            groups,
+            weight,
+            classes=self.classes_.tolist(),
+            method=self.method,
+            shrinkage=self.shrinkage,
+        )
+        self._keep(fitted)
+        return self
+
+    def _keep(self, fitted: GroupCalibrator) -> None:
+        """Take over what was fitted."""
+        self.groups_ = list(fitted.own)
+        self.calibrator_, self.calibrators_ = fitted.common, fitted.own
+        self.trust_, self.shares_ = fitted.trust, fitted.shares
         for name in ("n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
-        return self
+
+    def _calibrator(self) -> GroupCalibrator:
+        """Return what was fitted, by the attributes that show it."""
+        return GroupCalibrator(self.calibrator_, self.calibrators_, self.trust_, self.shares_)
 
     def _check_params(self) -> None:
         if self.method not in METHODS:
             raise ValueError(f"method must be one of {', '.join(METHODS)}, got {self.method!r}")
-        if self.unseen_group not in ("error", "global", "mixture"):
-            raise ValueError(
-                f"unseen_group must be 'error', 'global' or 'mixture', got {self.unseen_group!r}"
-            )
-        if not 0.0 <= self.shrinkage < float("inf"):
-            raise ValueError(f"shrinkage must be finite and not negative, got {self.shrinkage!r}")
+        check_policy(self.unseen_group, self.shrinkage)
 
     def _encoded(self, y: NDArray[Any], *, frozen: bool) -> tuple[NDArray[Any], Ints]:
         classes, codes = np.unique(y, return_inverse=True)
@@ -254,70 +264,13 @@ class GroupCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
             raise ValueError(f"Classifier can't train when only one class is present: {classes!r}")
         return classes, codes.astype(np.int64)
 
-    def _calibrate(self, scores: Floats, codes: Ints, members: Ints, weight: Floats) -> None:
-        method = METHODS[self.method]
-        absent = self._absent(codes, weight)
-        if method.every_class and absent:
-            raise ValueError(
-                f"class {absent[0]!r} has no rows, and method={self.method!r} needs every class; "
-                "pass rows of it, or use 'temperature'"
-            )
-        self.calibrator_ = method.fit(scores, codes, weight)
-        fitted: dict[Hashable, Calibrator] = {}
-        self.calibrators_: dict[Hashable, Calibrator] = {}
-        self.trust_: dict[Hashable, float] = {}
-        self.shares_: dict[Hashable, float] = {}
-        lacking: list[str] = []
-        for g, group in enumerate(self.groups_):
-            own = members == g
-            rows = float(weight[own].sum())
-            self.shares_[group] = rows / float(weight.sum())
-            lack = self._lack(codes[own], weight[own])
-            if lack:
-                lacking.append(f"group {group!r} ({lack})")
-                self.trust_[group], self.calibrators_[group] = 0.0, self.calibrator_
-                continue
-            self.trust_[group] = trust = rows / (rows + self.shrinkage)
-            fitted[group] = method.fit(scores[own], codes[own], weight[own])
-            self.calibrators_[group] = shrunk(fitted[group], self.calibrator_, trust)
-        bound = [
-            f"group {group!r} (T = {calibrator.temperature:.3g})"
-            for group, calibrator in fitted.items()
-            if isinstance(calibrator, Temperature) and calibrator.at_bound
-        ]
-        if isinstance(self.calibrator_, Temperature) and self.calibrator_.at_bound:
-            bound.append(f"all rows (T = {self.calibrator_.temperature:.3g})")
-        _warn("the common calibrator is used for", lacking)
-        _warn(
-            "predictions are all right, or no better than chance: "
-            "the temperature is at its bound for",
-            bound,
-        )
-
-    def _absent(self, codes: Ints, weight: Floats) -> list[Any]:
-        counts = np.bincount(codes[weight > 0], minlength=len(self.classes_))
-        return [label for label, n in zip(self.classes_.tolist(), counts, strict=True) if not n]
-
-    def _lack(self, codes: Ints, weight: Floats) -> str:
-        """Say why a group cannot have a calibrator of its own; "" where it can."""
-        method = METHODS[self.method]
-        rows, absent = int((weight > 0).sum()), self._absent(codes, weight)
-        if rows < method.least_rows:
-            return f"{rows} rows of the {method.least_rows} needed"
-        most = 0 if method.every_class else len(self.classes_) - 2
-        return f"{rows} rows, but none of class {absent[0]!r}" if len(absent) > most else ""
-
     @property
     def temperatures_(self) -> dict[Hashable, float]:
         """Temperature of each group."""
         check_is_fitted(self, "calibrator_")
         if not isinstance(self.calibrator_, Temperature):
             raise AttributeError(f"method={self.method!r} has no temperatures")
-        return {
-            group: calibrator.temperature
-            for group, calibrator in self.calibrators_.items()
-            if isinstance(calibrator, Temperature)
-        }
+        return temperatures_of(self.calibrators_)
 
     # --- predict ---
 
@@ -331,25 +284,9 @@ class GroupCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         needed = self.unseen_group == "error"
         _, columns = split_columns(X, self.sensitive_columns, sensitive_features, needed=needed)
         scores = class_scores(self.estimator_, X, self.classes_, passed)
-        slots = group_slots(columns, self.groups_, len(scores), self.unseen_group)
-        prob = np.empty_like(scores)
-        for slot, group in enumerate(self.groups_):
-            own = slots == slot
-            if own.any():
-                prob[own] = self.calibrators_[group].apply(scores[own])
-        unseen = slots < 0
-        if unseen.any():
-            prob[unseen] = self._unseen(scores[unseen])
-        return np.minimum(prob, 1.0)  # an average may exceed it by a rounding
-
-    def _unseen(self, scores: Floats) -> Floats:
-        if self.unseen_group == "mixture" and self.groups_:
-            parts = (
-                share * self.calibrators_[group].apply(scores)
-                for group, share in self.shares_.items()
-            )
-            return np.asarray(sum(parts))
-        return self.calibrator_.apply(scores)
+        calibrator = self._calibrator()
+        slots = calibrator.slots(columns, len(scores), self.unseen_group)
+        return calibrator.apply(scores, slots, self.unseen_group)
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> NDArray[Any]:
         """Return the labels: the estimator's own under "temperature", else the most probable.
@@ -375,38 +312,38 @@ class GroupCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         labels = self._labels(X, sensitive_features, passed)
         return float(accuracy_score(y, labels, sample_weight=sample_weight))
 
+    # --- files ---
 
-def _warn(what: str, where: list[str], most: int = 5) -> None:
-    if where:
-        rest = f" and {len(where) - most} more" if len(where) > most else ""
-        warnings.warn(
-            f"{what} {', '.join(where[:most])}{rest}; merge small groups or pass more rows",
-            UserWarning,
-            stacklevel=4,
-        )
+    @classmethod
+    def load(  # type: ignore[override]
+        cls, path: str | os.PathLike[str], *, estimator: Any
+    ) -> Self:
+        """Read what `save` wrote, around the fitted estimator that it was saved with.
 
+        Parameters
+        ----------
+        path
+            The file.
+        estimator
+            The fitted classifier, which has to know the saved classes: the file does not hold it.
+        """
+        return super().load(path, estimator=estimator)
 
-def group_slots(
-    sensitive_features: Any, known: list[Hashable], n: int, unseen_group: str
-) -> NDArray[Any]:
-    """Return each row's place among the known groups, -1 where it has none.
+    def _plain_params(self) -> dict[str, Any]:
+        params = super()._plain_params()
+        del params["estimator"]
+        if not isinstance(self.cv, Integral | None):
+            del params["cv"]  # folds matter to a fit only, and a splitter is no plain value
+        return params
 
-    Raises where `unseen_group` is "error" and a row has none, unless there are no groups at all.
-    """
-    slots: NDArray[Any] = np.full(n, -1)
-    values: list[Any] = []
-    if sensitive_features is not None:
-        codes, values = encode_groups(sensitive_features, allow_missing=True)
-        if len(codes) != n:
-            raise ValueError(f"sensitive_features has {len(codes)} rows, but X has {n}")
-        slots = recode(codes, values, known)
-    elif not known:
-        return slots
-    if unseen_group == "error" and (slots < 0).any():
-        row = int(np.argmax(slots < 0))
-        what = "sensitive_features were not passed"
-        if sensitive_features is not None:
-            group = values[codes[row]] if codes[row] >= 0 else None
-            what = f"row {row} is of group {group!r}, not in the fitting data ({known!r})"
-        raise ValueError(f"{what}; pass unseen_group='global' or 'mixture' to allow that")
-    return slots
+    def _restore(self, data: dict[str, Any]) -> None:
+        self._check_params()
+        check_is_fitted(self.estimator)
+        known = np.asarray(getattr(self.estimator, "classes_", self.classes_)).tolist()
+        if set(known) != set(self.classes_.tolist()):
+            raise ValueError(
+                f"it is for the classes {self.classes_.tolist()!r}, but the estimator knows "
+                f"{known!r}"
+            )
+        self.estimator_ = self.estimator
+        self._keep(GroupCalibrator.from_dict(data, len(self.classes_)))

@@ -1,8 +1,8 @@
 """Ways to turn a classifier's scores into calibrated probabilities, behind one table.
 
-Scores are logits (n, K) of any offset and scale: a constant added to a row changes nothing. A fit
-takes them with class codes 0..K-1 and weights, and gives a calibrator, whose `apply` returns
-probabilities (n, K).
+A fit takes scores (n, K), class codes 0..K-1 and weights, and gives a calibrator, whose `apply`
+returns probabilities (n, K). A calibrator holds numbers and other calibrators only, so
+`dataclasses.asdict` makes any of them JSON, and `calibrator_of` takes it back.
 
 What is made for two classes (Platt, isotonic, beta) is fitted for each class against the rest, on
 the log-odds of the class under softmax(scores), and the results are divided by their sum.
@@ -13,29 +13,19 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.special import expit, log_expit, log_softmax, logsumexp, softmax
+from scipy.special import expit, log_expit, log_softmax
 from sklearn.isotonic import IsotonicRegression
 
-__all__ = ["METHODS", "Calibrator", "Method", "log_odds", "shrunk"]
+from equipoise.calibration._scores import STEEPEST, centred, log_odds, score_sizes, softmax
+from equipoise.calibration._temperatures import Temperature, group_temperatures
 
 Floats = NDArray[np.float64]
 Codes = NDArray[Any]
-
-STEEPEST = 20.0
-"""Largest slope and smallest inverse slope, in units of one over the root mean square of the
-scores: what stops a fit on rows that are all right, or mostly wrong, from running to infinity."""
-
-
-class Calibrator(Protocol):
-    """A fitted map from scores to probabilities."""
-
-    def apply(self, scores: Floats) -> Floats:
-        """Return probabilities (n, K) of scores (n, K)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,36 +45,10 @@ class Method:
         Whether the largest score always gets the largest probability.
     """
 
-    fit: Callable[[Floats, Codes, Floats], Calibrator]
-    least_rows: int
+    fit: Callable[[Floats, Codes, Floats], Temperature | OneVsRest | Vector]
+    least_rows: int = 0
     every_class: bool = True
     keeps_predictions: bool = False
-
-
-# --- scores ----------------------------------------------------------------------------------
-
-
-def log_odds(scores: Floats) -> Floats:
-    """Return the log-odds of each class against the rest under softmax(scores).
-
-    Examples
-    --------
-    >>> log_odds(np.log([[0.5, 0.25, 0.25]])).round(3)  # log(.5 / .5), log(.25 / .75) twice
-    array([[ 0.   , -1.099, -1.099]])
-    """
-    z = scores - scores.max(axis=1, keepdims=True)
-    each, rows, top = np.exp(z), np.arange(len(z)), z.argmax(axis=1)
-    rest = each.sum(axis=1, keepdims=True) - each
-    rest[rows, top] = 1.0  # there the difference cancels
-    rest = np.log(rest)
-    others = z.copy()
-    others[rows, top] = -np.inf
-    rest[rows, top] = logsumexp(others, axis=1)
-    return np.asarray(z - rest)
-
-
-def _centred(scores: Floats) -> Floats:
-    return np.asarray(scores - scores.mean(axis=1, keepdims=True))
 
 
 def _size(values: Floats, weight: Floats) -> float:
@@ -92,8 +56,7 @@ def _size(values: Floats, weight: Floats) -> float:
     largest = float(np.abs(values[weight > 0]).max())
     if largest == 0.0:
         return 1.0
-    square = (values / largest) ** 2
-    return largest * float(np.sqrt(np.average(square.reshape(len(weight), -1).mean(1), 0, weight)))
+    return largest * float(np.sqrt(np.average((values / largest) ** 2, weights=weight)))
 
 
 def _minimise(loss: Callable[[Floats], Any], start: Floats, bounds: Any) -> Floats:
@@ -101,49 +64,6 @@ def _minimise(loss: Callable[[Floats], Any], start: Floats, bounds: Any) -> Floa
     options = {"maxiter": 1000, "maxfun": 5000, "ftol": 1e-15, "gtol": 1e-9}
     found = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B", options=options)
     return np.asarray(found.x)
-
-
-# --- temperature -----------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class Temperature:
-    """softmax(scores / temperature); `at_bound` where the optimum lies beyond the bounds."""
-
-    temperature: float
-    at_bound: bool = False
-
-    def apply(self, scores: Floats) -> Floats:
-        """Return probabilities (n, K) of scores (n, K)."""
-        z = scores - scores.max(axis=1, keepdims=True)
-        return np.asarray(softmax(z / self.temperature, axis=1))
-
-
-def fit_temperature(scores: Floats, codes: Codes, weight: Floats) -> Temperature:
-    """Find the temperature that minimises the cross entropy [1]_.
-
-    Its bounds are 1/20 and 20 times the root mean square of the centred scores. Where every row
-    has equal scores, no temperature is better than another, and it is 1.
-
-    References
-    ----------
-    .. [1] Guo et al., On calibration of modern neural networks, ICML 2017.
-    """
-    import torch
-
-    from equipoise.calibration._temperature_solver import Problem, solve
-
-    z = _centred(scores)
-    size = _size(z, weight)
-    problem = Problem.of(
-        torch.from_numpy(z / size)[None],
-        torch.tensor(codes, dtype=torch.int64),
-        torch.tensor(weight),
-        STEEPEST,
-    )
-    bounds = (1.0 / STEEPEST, STEEPEST)
-    found = float(solve(problem, bounds).temperature[0])
-    return Temperature(size * found, at_bound=found in bounds)
 
 
 # --- one class against the rest --------------------------------------------------------------
@@ -174,12 +94,13 @@ class Beta:
 
 @dataclasses.dataclass(frozen=True)
 class Steps:
-    """Isotonic regression by scikit-learn, constant beyond the scores it was fitted on."""
+    """Isotonic regression: values between thresholds are interpolated, beyond them constant."""
 
-    regression: IsotonicRegression
+    thresholds: tuple[float, ...]
+    values: tuple[float, ...]
 
     def __call__(self, s: Floats) -> Floats:
-        return np.asarray(self.regression.predict(s))
+        return np.asarray(np.interp(s, self.thresholds, self.values))
 
 
 Curve = Sigmoid | Beta | Steps
@@ -265,8 +186,8 @@ def fit_beta(s: Floats, positive: NDArray[np.bool_], weight: Floats) -> Beta:
 
 def fit_isotonic(s: Floats, positive: NDArray[np.bool_], weight: Floats) -> Steps:
     """Fit scikit-learn's isotonic regression."""
-    regression = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip")
-    return Steps(regression.fit(s, positive.astype(float), weight))
+    fitted = IsotonicRegression(y_min=0.0, y_max=1.0).fit(s, positive.astype(float), weight)
+    return Steps(tuple(fitted.X_thresholds_.tolist()), tuple(fitted.y_thresholds_.tolist()))
 
 
 # --- vector ----------------------------------------------------------------------------------
@@ -281,7 +202,7 @@ class Vector:
 
     def apply(self, scores: Floats) -> Floats:
         """Return probabilities (n, K) of scores (n, K)."""
-        return np.asarray(softmax(_centred(scores) * self.scale + self.bias, axis=1))
+        return softmax(centred(scores) * self.scale + self.bias)
 
 
 def fit_vector(scores: Floats, codes: Codes, weight: Floats) -> Vector:
@@ -293,8 +214,8 @@ def fit_vector(scores: Floats, codes: Codes, weight: Floats) -> Vector:
     ----------
     .. [1] Guo et al., On calibration of modern neural networks, ICML 2017.
     """
-    z = _centred(scores)
-    size, total, classes = _size(z, weight), weight.sum(), z.shape[1]
+    z = centred(scores)
+    size, total, classes = float(score_sizes(z, weight)[0]), weight.sum(), z.shape[1]
     z, rows = z / size, np.arange(len(z))
 
     def loss(parameters: Floats) -> tuple[float, Floats]:
@@ -315,8 +236,20 @@ def fit_vector(scores: Floats, codes: Codes, weight: Floats) -> Vector:
 # --- the table -------------------------------------------------------------------------------
 
 
+def fit_temperature(scores: Floats, codes: Codes, weight: Floats) -> Temperature:
+    """Find the temperature that minimises the cross entropy [1]_.
+
+    Where every row has equal scores, no temperature is better than another, and it is 1.
+
+    References
+    ----------
+    .. [1] Guo et al., On calibration of modern neural networks, ICML 2017.
+    """
+    return Temperature(float(group_temperatures(scores, codes, weight).values[0]))
+
+
 METHODS: dict[str, Method] = {
-    "temperature": Method(fit_temperature, 10, every_class=False, keeps_predictions=True),
+    "temperature": Method(fit_temperature, every_class=False, keeps_predictions=True),
     "platt": Method(functools.partial(_one_vs_rest, fit_platt), 20),
     "isotonic": Method(functools.partial(_one_vs_rest, fit_isotonic), 100),
     "beta": Method(functools.partial(_one_vs_rest, fit_beta), 30),
@@ -325,22 +258,28 @@ METHODS: dict[str, Method] = {
 """Name to method."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Blend:
-    """The average of two calibrators' probabilities, with `trust` as the weight of the first."""
+# --- averages --------------------------------------------------------------------------------
 
-    own: Calibrator
-    common: Calibrator
-    trust: float
+
+@dataclasses.dataclass(frozen=True)
+class Mixture:
+    """The average of the probabilities of several calibrators, with weights that sum to 1."""
+
+    weights: tuple[float, ...]
+    calibrators: tuple[Calibrator, ...]
 
     def apply(self, scores: Floats) -> Floats:
         """Return probabilities (n, K) of scores (n, K)."""
-        own, common = self.own.apply(scores), self.common.apply(scores)
-        return np.asarray(self.trust * own + (1.0 - self.trust) * common)
+        parts = zip(self.weights, self.calibrators, strict=True)
+        total = sum(weight * calibrator.apply(scores) for weight, calibrator in parts)
+        return np.minimum(total, 1.0)  # which a rounding may exceed
+
+
+Calibrator = Temperature | OneVsRest | Vector | Mixture
 
 
 def shrunk(own: Calibrator, common: Calibrator, trust: float) -> Calibrator:
-    """Return a calibrator between a group's own and the common one.
+    """Return a calibrator between a group's own and the common one, the weight of which is trust.
 
     Temperatures are averaged by their logarithm, which keeps predictions; of other methods the
     probabilities are averaged.
@@ -349,5 +288,44 @@ def shrunk(own: Calibrator, common: Calibrator, trust: float) -> Calibrator:
         return own if trust else common
     if isinstance(own, Temperature) and isinstance(common, Temperature):
         mean = trust * np.log(own.temperature) + (1.0 - trust) * np.log(common.temperature)
-        return Temperature(float(np.exp(mean)), own.at_bound)
-    return Blend(own, common, trust)
+        return Temperature(float(np.exp(mean)))
+    return Mixture((trust, 1.0 - trust), (own, common))
+
+
+# --- files -----------------------------------------------------------------------------------
+
+
+def _by_fields(*kinds: type) -> dict[frozenset[str], Any]:
+    return {frozenset(f.name for f in dataclasses.fields(kind)): kind for kind in kinds}
+
+
+CALIBRATORS = _by_fields(Temperature, OneVsRest, Vector, Mixture)
+CURVES = _by_fields(Sigmoid, Beta, Steps)
+
+
+def calibrator_of(plain: dict[str, Any], n_classes: int) -> Any:
+    """Undo `dataclasses.asdict` of a calibrator, beside whose fields there may be others.
+
+    Raises ValueError unless it is a calibrator of so many classes.
+    """
+    names = frozenset().union(*CALIBRATORS)
+    calibrator = _rebuilt({name: value for name, value in plain.items() if name in names})
+    prob = calibrator.apply(np.zeros((1, n_classes)))
+    if prob.shape != (1, n_classes) or not abs(prob.sum() - 1.0) < 1e-6:
+        raise ValueError(f"its calibrators give no probabilities of {n_classes} classes")
+    return calibrator
+
+
+def _rebuilt(plain: Any) -> Any:
+    if isinstance(plain, dict):
+        kind = (CALIBRATORS | CURVES).get(frozenset(plain))
+        if kind is None:
+            raise ValueError(
+                f"no calibrator has the fields {', '.join(map(str, plain)) or '(none)'}"
+            )
+        return kind(**{name: _rebuilt(value) for name, value in plain.items()})
+    if isinstance(plain, list | tuple):
+        return tuple(map(_rebuilt, plain))
+    if isinstance(plain, bool) or not isinstance(plain, int | float) or not np.isfinite(plain):
+        raise ValueError(f"{plain!r} is not a finite number")
+    return float(plain)

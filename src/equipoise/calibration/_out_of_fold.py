@@ -13,31 +13,23 @@ from sklearn.base import clone
 from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
-from equipoise._inputs import probability_slice
-
-__all__ = ["SCORES", "SMALLEST", "check_scores", "class_scores", "out_of_fold", "stratified_folds"]
+from equipoise.calibration._scores import scores_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Fold = tuple[NDArray[Any], NDArray[Any]]
 """Rows to fit on, and rows to score."""
 
-SMALLEST = 1e-6
-"""What a smaller probability counts as, so that an exact 0 has a logarithm.
-
-Forests, nearest neighbours and float32 saturate at 0 and 1; at a value as tiny as 1e-12 the few
-such rows that are wrong would decide a whole temperature."""
-
 
 # --- scores ----------------------------------------------------------------------------------
 
 
 SCORES = ("decision_function", "predict_proba")
-"""The methods that give scores, in the order they are looked for, which is scikit-learn's."""
+"""The methods that give scores; the first that an estimator has is used, as in scikit-learn."""
 
 
 def check_scores(estimator: Any) -> None:
-    """Raise if an estimator can never give scores; some show their methods only once fitted."""
+    """Raise if an estimator has no scores; some have their methods only once fitted."""
     if not any(hasattr(estimator, name) or hasattr(type(estimator), name) for name in SCORES):
         raise TypeError(
             f"{type(estimator).__name__} has neither decision_function nor predict_proba; "
@@ -67,7 +59,7 @@ def class_scores(
             "an SVC needs decision_function_shape='ovr'"
         )
     if method == "predict_proba":
-        raw = np.log(np.maximum(probability_slice(raw, slice(0, len(raw))).T, SMALLEST))
+        raw = scores_of(raw)
     scores = np.ascontiguousarray(raw, dtype=np.float64)
     finite = np.isfinite(scores).all(axis=1)
     if not finite.all():
@@ -96,7 +88,10 @@ def _one_vs_one(fitted: Any) -> bool:
 
 
 def stratified_folds(codes: Ints, members: Ints, n_folds: int) -> list[Fold]:
-    """Divide rows so that no label, and no label in a group, differs by more than a row.
+    """Divide rows into folds of nearly equal composition.
+
+    Between folds, the number of rows of a label differs by at most one, and so does that of a
+    label in a group.
 
     Examples
     --------
@@ -189,7 +184,7 @@ def out_of_fold(
     Parameters
     ----------
     estimator
-        What is cloned.
+        The classifier; its clones are fitted.
     X, y
         All rows.
     classes, codes
@@ -201,7 +196,7 @@ def out_of_fold(
     params
         What to pass to "fit", "decision_function" and "predict_proba", a value per row.
     n_jobs
-        Folds at a time.
+        Number of folds fitted in parallel.
     """
     folds = _folds(cv, X, y, codes, members)
     _check_folds(folds, codes, classes)

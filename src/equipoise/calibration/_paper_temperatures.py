@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.calibration._temperature_solver import Problem
+from equipoise.calibration._temperature_solver import Problem, like
 
 Floats = NDArray[np.float64]
 
@@ -34,14 +34,12 @@ def paper_temperatures(
     configs
         Number of configurations; each stops by itself.
     """
-    import torch
-
     t = np.ones((configs, problem.size // configs))
     first, second = np.zeros_like(t), np.zeros_like(t)
     before, going = ece(t), np.ones(configs, bool)
     for step in range(1, STEPS + 1):
-        beta = torch.from_numpy(1.0 / t.ravel())
-        slope = problem.derivatives(beta, order=2)[0].numpy().reshape(t.shape)
+        beta = like(1.0 / t.ravel(), problem.label)
+        slope = np.asarray(problem.derivatives(beta, order=2)[0]).reshape(t.shape)
         grad = -slope / t**2 / total  # d/dT of the mean cross entropy, beta being 1 / T
         first = 0.9 * first + 0.1 * grad
         second = 0.999 * second + 0.001 * grad**2

@@ -6,34 +6,25 @@ deterministic proportional equality stay what they were.
 
 from __future__ import annotations
 
-import json
-import os
-import warnings
+import sys
 from collections.abc import Hashable
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 
-from equipoise._files import replace_file
-from equipoise._inputs import (
-    check_weights,
-    class_count,
-    encode_groups,
-    encode_labels,
-    from_plain,
-    matrix,
-    probability_slice,
-    recode,
-    to_plain,
-)
-from equipoise.metrics import expected_calibration_error
-
-__all__ = ["GroupTemperatureScaling", "TemperatureScaling", "fit_temperatures"]
+from equipoise._inputs import check_weights, class_count, encode_labels, matrix
+from equipoise.calibration._group_calibrator import GroupCalibrator, check_policy, encode_members
+from equipoise.calibration._saving import SavedAsJson
+from equipoise.calibration._scores import scores_of
+from equipoise.calibration._temperature_solver import Problem, cast, library, like, solve
+from equipoise.calibration._temperatures import Temperature, temperatures_of
 
 Floats = NDArray[np.float64]
+Bounds = tuple[float, float]
 
 
 def fit_temperatures(
@@ -43,7 +34,7 @@ def fit_temperatures(
     *,
     n_groups: int | None = None,
     sample_weight: Any = None,
-    bounds: tuple[float, float] = (0.05, 20.0),
+    bounds: Bounds = (0.05, 20.0),
 ) -> Any:
     """Return the temperature of every configuration and group that minimises the cross entropy.
 
@@ -66,34 +57,31 @@ def fit_temperatures(
     -------
     (config, group) temperatures, float64, of the kind and on the device of `logits`.
     """
-    import torch
-
-    from equipoise.calibration._temperature_solver import Problem, solve
-
-    z = torch.as_tensor(logits)
+    torch = sys.modules.get("torch")  # without it no value is a tensor
+    z = logits if torch and isinstance(logits, torch.Tensor) else np.asarray(logits)
     if z.ndim != 3 or z.shape[1] == 0 or z.shape[2] < 2:
         raise ValueError(f"logits must be (config, sample, class), got {tuple(z.shape)}")
-    if not bool(torch.isfinite(z).all()):
+    if not bool(library(z).isfinite(z).all()):
         raise ValueError("logits contain values that are not finite")
-    low, high = bounds
-    if not 0.0 < low < 1.0 < high < float("inf"):
-        raise ValueError(f"bounds must be (low, high) with low < 1 < high, got {bounds!r}")
+    _check_bounds(bounds)
     codes = _codes(y, z, "y", z.shape[2])
     g = None if groups is None else _codes(groups, z, "groups", n_groups)
     count = n_groups or (1 if g is None else int(g.max()) + 1)
-    checked = check_weights(sample_weight, z.shape[1])
-    weight = None if checked is None else torch.from_numpy(checked).to(z.device)
+    weight = check_weights(sample_weight, z.shape[1])
+    weight = None if weight is None else like(weight, z)
     problem = Problem.of(z, codes, weight, 1.0 / bounds[0]).divided(g, count)
-    solution = solve(problem, bounds)
-    temperatures = solution.temperature.reshape(len(z), count)
-    return temperatures if isinstance(logits, torch.Tensor) else temperatures.numpy()
+    return solve(problem, bounds).temperature.reshape(len(z), count)
+
+
+def _check_bounds(bounds: Any) -> None:
+    low, high = bounds
+    if not 0.0 < low < 1.0 < high < float("inf"):
+        raise ValueError(f"bounds must be (low, high) with low < 1 < high, got {bounds!r}")
 
 
 def _codes(values: Any, logits: Any, name: str, size: int | None) -> Any:
     """Return classes or groups of the samples as integers from 0 on."""
-    import torch
-
-    codes = torch.as_tensor(values, device=logits.device).long()
+    codes = cast(like(values, logits), library(logits).int64)
     if codes.shape != logits.shape[1:2]:
         raise ValueError(f"{name} must be (sample={logits.shape[1]},), got {tuple(codes.shape)}")
     if int(codes.min()) < 0 or (size is not None and int(codes.max()) >= size):
@@ -104,16 +92,17 @@ def _codes(values: Any, logits: Any, name: str, size: int | None) -> Any:
     return codes
 
 
-class TemperatureScaling(BaseEstimator):
+class TemperatureScaling(SavedAsJson, BaseEstimator):
     """Divide logits by the one temperature that minimises the cross entropy.
 
     Parameters
     ----------
     from_proba
-        Whether `fit` and `predict_proba` are given probabilities; their logarithm is then the
-        logits, a zero counting as the smallest normal number of its type.
+        Whether `fit` and `predict_proba` are given probabilities; their logarithms are then the
+        logits, and a probability below 1e-6 counts as 1e-6.
     bounds
-        Smallest and largest temperature. A warning says when one is reached.
+        Smallest and largest temperature; by default 1/20 and 20 times the root mean square of the
+        logits, each row centred. A `BoundWarning` says when one is reached.
     solver
         "exact", or "paper": Adam with rate 1e-4, at most 500 steps, stopping when the ECE on the
         fitting data rises.
@@ -139,7 +128,7 @@ class TemperatureScaling(BaseEstimator):
         self,
         *,
         from_proba: bool = False,
-        bounds: tuple[float, float] = (0.05, 20.0),
+        bounds: Bounds | None = None,
         solver: Literal["exact", "paper"] = "exact",
     ) -> None:
         self.from_proba = from_proba
@@ -160,42 +149,35 @@ class TemperatureScaling(BaseEstimator):
         labels
             Label of each column of `logits`.
         """
-        z, codes, weight = self._prepare(logits, y, sample_weight, labels)
-        problem = self._problem(z, codes, weight)
-        found, self.n_iter_, self.converged_ = self._solve(problem, z, codes, None, weight)
-        self.temperature_ = float(found[0])
-        self._warn_at_bound([(None, self.temperature_)])
-        return self
+        return self._fit(logits, y, None, sample_weight, labels)
 
     def predict_proba(self, logits: Any) -> Floats:
         """Return the calibrated probabilities (n, K)."""
         z = self._logits(logits, fitted=True)
-        return _softmax(z, np.full(len(z), self.temperature_))
+        return Temperature(self.temperature_).apply(z)
 
     def predict(self, logits: Any) -> NDArray[Any]:
         """Return the labels of the largest logits; calibration never changes them."""
-        return self._decide(self._logits(logits, fitted=True))
+        decided: NDArray[Any] = self.classes_[self._logits(logits, fitted=True).argmax(axis=1)]
+        return decided
 
     def fit_predict_proba(
-        self, logits: Any, y: Any, *, sample_weight: Any = None, labels: Any = None
+        self, logits: Any, y: Any, *, sample_weight: Any = None, labels: Any = None, **groups: Any
     ) -> Floats:
-        """Fit, and calibrate the same rows."""
-        fitted = self.fit(logits, y, sample_weight=sample_weight, labels=labels)
-        return fitted.predict_proba(logits)
+        """Fit, and calibrate the same rows; takes what `fit` takes."""
+        fitted = self.fit(logits, y, sample_weight=sample_weight, labels=labels, **groups)
+        return fitted.predict_proba(logits, **groups)
 
     # --- shared with the group-wise form ---
 
     def _check_params(self) -> None:
-        low, high = self.bounds
-        if not 0.0 < low < 1.0 < high < float("inf"):
-            raise ValueError(f"bounds must be (low, high) with low < 1 < high, got {self.bounds!r}")
+        if self.bounds is not None:
+            _check_bounds(self.bounds)
         if self.solver not in ("exact", "paper"):
             raise ValueError(f"solver must be 'exact' or 'paper', got {self.solver!r}")
 
     def _logits(self, values: Any, *, fitted: bool) -> NDArray[Any]:
         if fitted and not hasattr(self, "classes_"):
-            from sklearn.exceptions import NotFittedError
-
             raise NotFittedError(f"{type(self).__name__} is not fitted yet; call fit first")
         name = "y_prob" if self.from_proba else "logits"
         z = matrix(values, name)
@@ -203,11 +185,10 @@ class TemperatureScaling(BaseEstimator):
             raise ValueError(
                 f"{name} has {class_count(z)} classes, but was fitted with {len(self.classes_)}"
             )
-        if z.dtype.kind != "f":
-            z = z.astype(np.float64)
         if self.from_proba:
-            prob = probability_slice(z, slice(0, len(z)))
-            return np.ascontiguousarray(np.log(np.maximum(prob, np.finfo(z.dtype).tiny)).T)
+            return scores_of(z)
+        if z.dtype not in (np.float32, np.float64):
+            z = z.astype(np.float64)
         # NaN and infinities show in the sum, and most logits have none
         with np.errstate(all="ignore"):
             suspect = not np.isfinite(z.sum(dtype=np.float64))
@@ -217,139 +198,60 @@ class TemperatureScaling(BaseEstimator):
             raise ValueError(f"logits, row {row}: {np.atleast_1d(z[row]).tolist()} is not finite")
         return np.stack([np.zeros_like(z), z], axis=1) if z.ndim == 1 else z
 
-    def _prepare(
-        self, logits: Any, y: Any, sample_weight: Any, labels: Any
-    ) -> tuple[NDArray[Any], NDArray[Any], Floats | None]:
+    def _fit(
+        self,
+        logits: Any,
+        y: Any,
+        sensitive_features: Any,
+        sample_weight: Any,
+        labels: Any,
+        shrinkage: float = 0.0,
+    ) -> Self:
         self._check_params()
         z = self._logits(logits, fitted=False)
         codes, resolved = encode_labels(y, z.shape[1], labels, "y")
         if len(codes) != len(z):
             raise ValueError(f"y has {len(codes)} rows, but the scores have {len(z)}")
         weight = check_weights(sample_weight, len(z))
-        self.classes_ = np.array(resolved)
-        return z, codes, weight
-
-    def _problem(self, z: NDArray[Any], codes: NDArray[Any], weight: Floats | None) -> Any:
-        from equipoise.calibration._temperature_solver import Problem
-
-        return Problem.of(
-            _tensor(z).unsqueeze(0),
-            _tensor(codes),
-            None if weight is None else _tensor(weight),
-            1.0 / self.bounds[0],
+        members, groups = None, list[Hashable]()
+        if sensitive_features is not None:
+            members, groups = encode_members(sensitive_features, len(z))
+        fitted = GroupCalibrator.fit(
+            z,
+            codes,
+            members,
+            groups,
+            weight,
+            classes=resolved,
+            shrinkage=shrinkage,
+            bounds=self.bounds,
+            solver=self.solver,
         )
+        self.classes_ = np.array(resolved)
+        self._keep(fitted)
+        return self
 
-    def _solve(
-        self,
-        problem: Any,
-        z: NDArray[Any],
-        codes: NDArray[Any],
-        groups: NDArray[Any] | None,
-        weight: Floats | None,
-        start: float = 1.0,
-    ) -> tuple[Floats, int, bool]:
-        """Return each group's temperature, the passes over the data, and whether they sufficed."""
-        from equipoise.calibration._temperature_solver import solve
+    def _keep(self, fitted: GroupCalibrator) -> None:
+        """Take over what was fitted."""
+        assert isinstance(fitted.common, Temperature)
+        self.temperature_ = fitted.common.temperature
+        self.n_iter_, self.converged_ = fitted.n_iter, fitted.converged
 
-        if self.solver == "paper":
-            return self._recipe(problem, z, codes, groups, weight)
-        solution = solve(problem, self.bounds, start)
-        return solution.temperature.numpy(), solution.n_iter, solution.converged
-
-    @staticmethod
-    def _recipe(
-        problem: Any,
-        z: NDArray[Any],
-        codes: NDArray[Any],
-        groups: NDArray[Any] | None,
-        weight: Floats | None,
-    ) -> tuple[Floats, int, bool]:
-        from equipoise.calibration._paper_temperatures import paper_temperatures
-
-        own = np.zeros(len(z), np.int64) if groups is None else groups
-        labels = tuple(range(z.shape[1]))
-
-        def ece(t: Floats) -> Floats:
-            prob = _softmax(z, t[0, own])
-            value = expected_calibration_error(codes, prob, sample_weight=weight, labels=labels)
-            return np.array([value])
-
-        total = len(z) if weight is None else float(weight.sum())
-        found, steps, stopped = paper_temperatures(problem, ece, total)
-        return found[0], steps, stopped
-
-    def _warn_at_bound(self, temperatures: list[tuple[Hashable, float]]) -> None:
-        for group, value in temperatures:
-            for bound in self.bounds:
-                if abs(value - bound) <= 1e-9 * bound:
-                    whose = "the temperature" if group is None else f"group {group!r}: temperature"
-                    warnings.warn(
-                        f"{whose} reached its bound {bound:g}; the group may be too small or its "
-                        "predictions all right or mostly wrong: merge small groups, use "
-                        "shrinkage=, or widen bounds=",
-                        UserWarning,
-                        stacklevel=3,
-                    )
-
-    def _decide(self, z: NDArray[Any]) -> NDArray[Any]:
-        decided: NDArray[Any] = self.classes_[z.argmax(axis=1)]
-        return decided
-
-    # --- files ---
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return parameters and temperatures as plain numbers, strings and lists."""
-        if not hasattr(self, "classes_"):
-            raise ValueError(
-                f"{type(self).__name__} is not fitted yet, so there is nothing to save"
-            )
-        return {
-            "format": f"equipoise.{type(self).__name__}/1",
-            "params": {k: to_plain(v) for k, v in self.get_params().items()},
-            "classes": [to_plain(v) for v in self.classes_.tolist()],
-            "n_iter": self.n_iter_,
-            "converged": self.converged_,
-            **self._state(),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Any) -> Self:
-        """Read what `to_dict` gave; raise ValueError for anything else."""
-        try:
-            if data["format"] != f"equipoise.{cls.__name__}/1":
-                raise ValueError(f"its format is {data['format']!r}")
-            params = {k: from_plain(v) for k, v in data["params"].items()}
-            scaling = cls(**params)
-            scaling._check_params()
-            scaling.classes_ = np.array([from_plain(v) for v in data["classes"]])
-            scaling.n_iter_, scaling.converged_ = int(data["n_iter"]), bool(data["converged"])
-            scaling._restore(data)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"not a saved {cls.__name__}: {error}") from None
-        return scaling
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write parameters and temperatures as JSON."""
-        replace_file(Path(path), json.dumps(self.to_dict(), indent=2).encode())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote; anything else is refused."""
-        try:
-            return cls.from_dict(json.loads(Path(path).read_text()))
-        except ValueError as error:
-            reason = str(error).removeprefix(f"not a saved {cls.__name__}: ")
-            raise ValueError(f"{os.fspath(path)} is not a saved {cls.__name__}: {reason}") from None
-
-    def _state(self) -> dict[str, Any]:
-        return {"temperature": self.temperature_}
+    def _calibrator(self) -> GroupCalibrator:
+        """Return what was fitted, by the attributes that show it."""
+        common = Temperature(self.temperature_)
+        return GroupCalibrator(common, {}, {}, {}, self.n_iter_, self.converged_)
 
     def _restore(self, data: dict[str, Any]) -> None:
-        self.temperature_ = _positive(data["temperature"])
+        self._check_params()
+        self._keep(GroupCalibrator.from_dict(data, len(self.classes_)))
 
 
 class GroupTemperatureScaling(TemperatureScaling):
     """Divide logits by a temperature of the row's group.
+
+    A group without rows of two classes gets the common temperature, and a `SmallGroupWarning`
+    names it.
 
     Parameters
     ----------
@@ -359,15 +261,17 @@ class GroupTemperatureScaling(TemperatureScaling):
         the calibrated probabilities of all groups by their share in the fitting data. The argmax
         stays the same in every case.
     shrinkage
-        Rows' worth of trust in the common temperature: the logarithm of a group's temperature is
-        averaged with that of the common one, with weights n_g and `shrinkage`. 0: none.
+        Shrinkage strength in pseudo-rows: a group's own weight is n / (n + shrinkage), n being the
+        sum of its rows' weights, and the logarithm of its temperature is averaged with that of the
+        common one. 0: none.
     from_proba, bounds, solver
-        As in `TemperatureScaling`.
+        As in `TemperatureScaling`; the default bounds are those of the group's own logits.
 
     Attributes
     ----------
     temperatures_ : dict from the group's own value to its temperature
     temperature_ : float, the common temperature
+    trust_ : dict from group to the weight of its own rows; 0 where it has the common temperature
     shares_ : dict from group to its share of the (weighted) fitting data
     classes_, n_iter_, converged_ : as in `TemperatureScaling`
 
@@ -387,7 +291,7 @@ class GroupTemperatureScaling(TemperatureScaling):
         unseen_group: Literal["error", "global", "mixture"] = "error",
         shrinkage: float = 0.0,
         from_proba: bool = False,
-        bounds: tuple[float, float] = (0.05, 20.0),
+        bounds: Bounds | None = None,
         solver: Literal["exact", "paper"] = "exact",
     ) -> None:
         super().__init__(from_proba=from_proba, bounds=bounds, solver=solver)
@@ -418,148 +322,26 @@ class GroupTemperatureScaling(TemperatureScaling):
         labels
             Label of each column of `logits`.
         """
-        z, codes, weight = self._prepare(logits, y, sample_weight, labels)
-        members, groups = encode_groups(sensitive_features)
-        if len(members) != len(z):
-            raise ValueError(
-                f"sensitive_features has {len(members)} rows, but the scores have {len(z)}"
-            )
-        rows = np.bincount(members, weight, len(groups)).astype(np.float64)
-        if not rows.all():
-            empty = groups[int(np.argmin(rows))]
-            raise ValueError(
-                f"group {empty!r} has no weight, so its temperature is undefined; drop its rows"
-            )
-        problem = self._problem(z, codes, weight)
-        common, self.n_iter_, self.converged_ = self._solve(problem, z, codes, None, weight)
-        own = common
-        if len(groups) > 1:
-            own, more, done = self._solve(
-                problem.divided(_tensor(members), len(groups)),
-                z,
-                codes,
-                members,
-                weight,
-                start=float(common[0]),
-            )
-            self.n_iter_, self.converged_ = self.n_iter_ + more, self.converged_ and done
-        if self.shrinkage:
-            trust = rows / (rows + self.shrinkage)
-            own = np.exp(trust * np.log(own) + (1.0 - trust) * np.log(common))
-        self.temperature_ = float(common[0])
-        self.temperatures_ = dict(zip(groups, own.tolist(), strict=True))
-        self.shares_ = dict(zip(groups, (rows / rows.sum()).tolist(), strict=True))
-        self._warn_at_bound(list(self.temperatures_.items()))
-        return self
+        if sensitive_features is None:
+            raise ValueError("sensitive_features must be one column or several, got None")
+        return self._fit(logits, y, sensitive_features, sample_weight, labels, self.shrinkage)
 
     def predict_proba(self, logits: Any, *, sensitive_features: Any = None) -> Floats:
         """Return the calibrated probabilities (n, K)."""
         z = self._logits(logits, fitted=True)
-        temperature, unseen = self._row_temperatures(len(z), sensitive_features)
-        prob = _softmax(z, temperature)
-        if unseen.any() and self.unseen_group == "mixture":
-            rest = z[unseen]
-            parts = (
-                share * _softmax(rest, np.full(len(rest), self.temperatures_[group]))
-                for group, share in self.shares_.items()
-            )
-            prob[unseen] = np.minimum(sum(parts), 1.0)
-        return prob
-
-    def fit_predict_proba(  # type: ignore[override]
-        self,
-        logits: Any,
-        y: Any,
-        *,
-        sensitive_features: Any,
-        sample_weight: Any = None,
-        labels: Any = None,
-    ) -> Floats:
-        """Fit, and calibrate the same rows."""
-        fitted = self.fit(
-            logits,
-            y,
-            sensitive_features=sensitive_features,
-            sample_weight=sample_weight,
-            labels=labels,
-        )
-        return fitted.predict_proba(logits, sensitive_features=sensitive_features)
+        calibrator = self._calibrator()
+        slots = calibrator.slots(sensitive_features, len(z), self.unseen_group)
+        return calibrator.apply(z, slots, self.unseen_group)
 
     def _check_params(self) -> None:
         super()._check_params()
-        if self.unseen_group not in ("error", "global", "mixture"):
-            raise ValueError(
-                f"unseen_group must be 'error', 'global' or 'mixture', got {self.unseen_group!r}"
-            )
-        if not 0.0 <= self.shrinkage < float("inf"):
-            raise ValueError(f"shrinkage must be finite and not negative, got {self.shrinkage!r}")
+        check_policy(self.unseen_group, self.shrinkage)
 
-    def _row_temperatures(
-        self, n: int, sensitive_features: Any
-    ) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return each row's temperature, and which rows fall under the policy for unseen groups."""
-        known = list(self.temperatures_)
-        values: list[Any] = []
-        own: NDArray[Any] = np.full(n, -1)
-        if sensitive_features is not None:
-            codes, values = encode_groups(sensitive_features, allow_missing=True)
-            if len(codes) != n:
-                raise ValueError(
-                    f"sensitive_features has {len(codes)} rows, but the scores have {n}"
-                )
-            own = recode(codes, values, known)
-        unseen = own < 0
-        if unseen.any() and self.unseen_group == "error":
-            row = int(np.argmax(unseen))
-            what = "sensitive_features were not passed"
-            if sensitive_features is not None:
-                group = values[codes[row]] if codes[row] >= 0 else None
-                what = f"row {row} is of group {group!r}, not in the fitting data ({known!r})"
-            raise ValueError(f"{what}; pass unseen_group='global' or 'mixture' to allow that")
-        return np.array([*self.temperatures_.values(), self.temperature_])[own], unseen
+    def _keep(self, fitted: GroupCalibrator) -> None:
+        super()._keep(fitted)
+        self.temperatures_ = temperatures_of(fitted.own)
+        self.trust_, self.shares_ = fitted.trust, fitted.shares
 
-    def _state(self) -> dict[str, Any]:
-        groups = [
-            {"group": to_plain(g), "temperature": t, "share": self.shares_[g]}
-            for g, t in self.temperatures_.items()
-        ]
-        return {"temperature": self.temperature_, "groups": groups}
-
-    def _restore(self, data: dict[str, Any]) -> None:
-        super()._restore(data)
-        rows = [(from_plain(row["group"]), row) for row in data["groups"]]
-        self.temperatures_ = {g: _positive(row["temperature"]) for g, row in rows}
-        self.shares_ = {g: _share(row["share"]) for g, row in rows}
-
-
-def _positive(value: Any) -> float:
-    if not isinstance(value, float | int) or not 0.0 < value < float("inf"):
-        raise ValueError(f"{value!r} is not a positive number")
-    return float(value)
-
-
-def _share(value: Any) -> float:
-    if not isinstance(value, float | int) or not 0.0 <= value <= 1.0:
-        raise ValueError(f"{value!r} is not a share")
-    return float(value)
-
-
-def _tensor(array: NDArray[Any]) -> Any:
-    """Return a torch view of an array where its type and layout allow it."""
-    import torch
-
-    if array.dtype.kind == "f" and array.dtype not in (np.float32, np.float64):
-        array = array.astype(np.float64)
-    with warnings.catch_warnings():
-        # nothing is written to it, so a read-only array is as good
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        return torch.from_numpy(np.ascontiguousarray(array))
-
-
-def _softmax(z: NDArray[Any], temperature: Floats) -> Floats:
-    out = z.astype(np.float64)
-    out -= out.max(axis=1, keepdims=True)
-    out /= temperature[:, None]
-    np.exp(out, out=out)
-    out /= out.sum(axis=1, keepdims=True)
-    return out
+    def _calibrator(self) -> GroupCalibrator:
+        own = {group: Temperature(t) for group, t in self.temperatures_.items()}
+        return replace(super()._calibrator(), own=own, trust=self.trust_, shares=self.shares_)

@@ -2,14 +2,20 @@
 
 A cell is a group of one configuration. The cross entropy sum_i [log sum_k exp(b z_ik) - b z_iy] is
 convex in b = 1 / T; its two derivatives are the mean and variance of z under softmax(b z).
+
+One source serves NumPy arrays and torch tensors: a function takes the library of the arrays that
+come in, and uses only names that both libraries have. torch is imported only for tensors.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+
+Array = Any
+"""A NumPy array or a torch tensor; all arrays of a problem are of one kind, on one device."""
 
 TOLERANCE = {2: 3e-5, 3: 1e-3}
 """Relative size of the last step by the number of derivatives in use: the error after it is of the
@@ -18,6 +24,50 @@ order of its square (Newton) or cube (Halley), 1e-9, where the cross entropy doe
 MOST_PASSES = 200
 SLICE = 1 << 17  # numbers per slice: fewer cost more calls, more fall out of the cache
 FEW = 1 << 15  # rows for a first guess
+
+
+# --- the two libraries -----------------------------------------------------------------------
+
+
+def library(array: Array) -> Any:
+    """Return the module whose functions take this array: numpy or torch."""
+    if isinstance(array, np.ndarray):
+        return np
+    import torch
+
+    return torch
+
+
+def like(values: Any, array: Array) -> Array:
+    """Return values as an array of the same library, and on the same device, as another."""
+    if isinstance(array, np.ndarray):
+        return np.asarray(values)
+    return library(array).as_tensor(values, device=array.device)
+
+
+def cast(array: Array, dtype: Any) -> Array:
+    """Return the array with another type, itself if it has that already."""
+    if isinstance(array, np.ndarray):
+        return array.astype(dtype, copy=False)
+    return array.to(dtype)
+
+
+def _take(array: Array, index: Array) -> Array:
+    """Return some elements of an array of one axis; torch.take does the same in twice the time."""
+    return array.take(index) if isinstance(array, np.ndarray) else array.index_select(0, index)
+
+
+def _cell_sums(values: Array, cell: Array | None, size: int) -> Array:
+    xp = library(values)
+    if cell is None:
+        return xp.sum(values, dtype=xp.float64).reshape(1)
+    if xp is np:
+        return np.bincount(cell, values, size)
+    total = xp.zeros(size, dtype=xp.float64, device=values.device)
+    return total.scatter_add_(0, cell, values.double())
+
+
+# --- the problem -----------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,76 +91,80 @@ class Problem:
         Number of cells.
     """
 
-    scores: Tensor
+    scores: Array
     rest: float
-    label: Tensor
-    cell: Tensor | None
-    weight: Tensor | None
+    label: Array
+    cell: Array | None
+    weight: Array | None
     size: int
 
     @classmethod
-    def of(cls, logits: Tensor, y: Tensor, weight: Tensor | None, largest: float) -> Problem:
+    def of(cls, logits: Array, y: Array, weight: Array | None, largest: float) -> Problem:
         """Lay out logits (config, n, K) with classes y and weights (n,), one cell each.
 
         `largest` is the largest inverse temperature that will be asked for.
         """
+        xp = library(logits)
         configs, n, classes = logits.shape
-        every = None if weight is None else weight.double().expand(configs, n).reshape(-1)
+        every = None
+        if weight is not None:
+            every = xp.broadcast_to(cast(weight, xp.float64), (configs, n)).reshape(-1)
         if classes == 2:
             scores, label = _binary(logits, y)
             return cls(scores, 1.0, label, None, every, configs).divided(None, 1)
         scores, label, furthest = _label_scores(logits, y)
         if furthest * largest > 700.0:
             # exp must not overflow, so these are measured from the row's largest
-            centred = logits.double() - logits.double().amax(-1, keepdim=True)
-            scores, label, _ = _label_scores(centred, y)
+            whole = cast(logits, xp.float64)
+            scores, label, _ = _label_scores(whole - xp.amax(whole, axis=-1, keepdims=True), y)
         return cls(scores, 0.0, label, None, every, configs).divided(None, 1)
 
-    def divided(self, groups: Tensor | None, n_groups: int) -> Problem:
+    def divided(self, groups: Array | None, n_groups: int) -> Problem:
         """Return the problem with a cell per configuration and group, groups being (n,)."""
-        configs, cell = self.size, None
+        configs, cell, xp = self.size, None, library(self.label)
         if configs * n_groups > 1:
             n = len(self.label) // configs
-            offset = torch.arange(configs, device=self.label.device).unsqueeze(1) * n_groups
-            cell = (offset if groups is None else offset + groups).expand(configs, n).reshape(-1)
+            cell = like(np.arange(configs), self.label)[:, None] * n_groups
+            cell = cell if groups is None else cell + groups
+            cell = xp.broadcast_to(cell, (configs, n)).reshape(-1)
         return dataclasses.replace(self, cell=cell, size=configs * n_groups)
 
     def every(self, stride: int) -> Problem:
         """Return the problem of every `stride`-th row."""
-        return dataclasses.replace(
-            self,
-            scores=self.scores[::stride].contiguous(),
-            label=self.label[::stride],
-            cell=None if self.cell is None else self.cell[::stride].contiguous(),
-            weight=None if self.weight is None else self.weight[::stride].contiguous(),
-        )
+        # as copies, because a pass is slow where the rows are not beside each other
+        fields = ("scores", "label", "cell", "weight")
+        given = {name: getattr(self, name) for name in fields}
+        rows = {k: v[::stride] + 0 for k, v in given.items() if v is not None}
+        return dataclasses.replace(self, **rows)
 
-    def constant(self) -> Tensor:
-        """Say for each cell whether every row has equal scores, or there is no row."""
-        spread = self.scores.amax(-1) - (0.0 if self.rest else self.scores.amin(-1))
+    def constant(self) -> Array:
+        """Return for each cell whether the scores of every row are equal; True without rows."""
+        xp = library(self.scores)
+        least = 0.0 if self.rest else xp.amin(self.scores, axis=-1)
+        spread = xp.amax(self.scores, axis=-1) - least
         if self.weight is not None:
             spread = spread * self.weight
         return _cell_sums(spread, self.cell, self.size) == 0.0
 
-    def derivatives(
-        self, beta: Tensor, order: int = 3, dtype: torch.dtype = torch.float64
-    ) -> list[Tensor]:
+    def derivatives(self, beta: Array, order: int = 3, *, single: bool = False) -> list[Array]:
         """Return the first two or three derivatives of the cross entropy in beta, per cell.
 
         They are the first cumulants of the scores under softmax(beta scores), the first of them
-        less the label's score.
+        less the label's score. `single` computes in float32.
         """
+        xp = library(self.scores)
+        dtype = xp.float32 if single else xp.float64
         rows, columns = self.scores.shape
-        total = [beta.new_zeros(self.size) for _ in range(order)]
-        factor = beta.to(dtype)
-        ones = torch.ones(columns, dtype=dtype, device=beta.device)
+        total = [xp.zeros_like(beta) for _ in range(order)]
+        factor = cast(beta, dtype)
+        ones = xp.ones_like(self.scores[0], dtype=dtype)
         step = max(256, SLICE // columns)
         for start in range(0, rows, step):
             part = slice(start, start + step)
-            z = self.scores[part].to(dtype)
+            z = cast(self.scores[part], dtype)
             cell = None if self.cell is None else self.cell[part]
-            each = z * (factor if cell is None else factor.index_select(0, cell).unsqueeze(-1))
-            each.exp_()
+            each = z * (factor if cell is None else _take(factor, cell)[:, None])
+            xp.exp(each, out=each)
             mass = (each[:, 0] if columns == 1 else each @ ones) + self.rest
             moments = []
             for _ in range(order):
@@ -126,93 +180,94 @@ class Problem:
         return total
 
 
-def _label_scores(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor, float]:
+def _label_scores(logits: Array, y: Array) -> tuple[Array, Array, float]:
     """Return the logits (row, class), those of the labels (row,), and the largest |logit|."""
+    xp = library(logits)
     configs, n, classes = logits.shape
     scores = logits.reshape(-1, classes)
-    own = y.long().expand(configs, n).reshape(-1, 1)
-    label = torch.empty(len(scores), dtype=torch.float64, device=logits.device)
+    own = xp.broadcast_to(cast(y, xp.int64), (configs, n)).reshape(-1)
+    label = xp.empty_like(scores[:, 0], dtype=xp.float64)
     furthest = 0.0
     step = max(256, SLICE // classes)
+    first = like(np.arange(step), logits) * classes
     for start in range(0, len(scores), step):
         part = slice(start, start + step)
-        least, most = torch.aminmax(scores[part])
-        furthest = max(furthest, float(most), -float(least))
-        label[part] = scores[part].gather(-1, own[part])[:, 0]
+        z = scores[part]
+        furthest = max(furthest, float(xp.amax(z)), -float(xp.amin(z)))
+        label[part] = _take(z.reshape(-1), first[: len(z)] + own[part])
     return scores, label, furthest
 
 
-def _binary(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def _binary(logits: Array, y: Array) -> tuple[Array, Array]:
     """Return the smaller logit minus the larger (row, 1), and that of the label (row,)."""
+    xp = library(logits)
     configs, n, _ = logits.shape
-    scores = torch.empty(configs, n, dtype=torch.float64, device=logits.device)
-    label = torch.empty_like(scores)
+    scores = xp.empty_like(logits[:, :, 0], dtype=xp.float64)
+    label = xp.empty_like(scores)
     step = max(256, SLICE // configs)
     for start in range(0, n, step):
         part = slice(start, start + step)
-        margin = logits[:, part, 1].double() - logits[:, part, 0]
-        scores[:, part] = margin.abs().neg_()
-        toward = margin * (2 * y[part].long() - 1)
+        margin = cast(logits[:, part, 1], xp.float64) - logits[:, part, 0]
+        scores[:, part] = -xp.abs(margin)
+        toward = margin * (2 * cast(y[part], xp.int64) - 1)
         # the label is the smaller of the two where the margin points away from it
-        label[:, part] = toward.clamp_(max=0.0)
+        label[:, part] = xp.clip(toward, None, 0.0)
     return scores.reshape(-1, 1), label.reshape(-1)
 
 
-def _cell_sums(values: Tensor, cell: Tensor | None, size: int) -> Tensor:
-    if cell is None:
-        return values.sum(dtype=torch.float64).reshape(1)
-    total = torch.zeros(size, dtype=torch.float64, device=values.device)
-    return total.scatter_add_(0, cell, values.double())
+# --- its minimum -----------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
 class Solution:
     """Temperatures (cell,), full passes over the data, and whether all cells converged."""
 
-    temperature: Tensor
+    temperature: Array
     n_iter: int
     converged: bool
 
 
-def solve(problem: Problem, bounds: tuple[float, float], start: float | Tensor = 1.0) -> Solution:
+@np.errstate(all="ignore")
+def solve(
+    problem: Problem, bounds: tuple[float | Array, float | Array], start: float | Array = 1.0
+) -> Solution:
     """Minimise by Newton's method with Halley's correction, in a bracket, all cells in one pass.
 
     Large problems get their start from a part of the rows and one pass in float32 (profile at a
     million rows and ten classes: exp is half of a pass, and float32 takes two thirds of the time);
-    what decides are passes in float64.
+    the result comes from passes in float64. Bounds and start are numbers, or arrays (cell,).
     """
-    low, high = 1.0 / bounds[1], 1.0 / bounds[0]
-    beta = torch.ones_like(problem.label[:1]).expand(problem.size) / start
+    xp = library(problem.label)
+    beta = xp.broadcast_to(xp.ones_like(problem.label[:1]), (problem.size,)) / start
+    low, high = (xp.zeros_like(beta) + 1.0 / bound for bound in bounds[::-1])
     stride = len(problem.scores) // max(FEW, 1024 * problem.size)
     if stride > 3:
         beta, _, _ = _newton(problem.every(stride), low, high, beta, 1e-2)
-        moved = beta - _step(*problem.derivatives(beta, 3, torch.float32))
-        beta = torch.where((moved > low) & (moved < high), moved, beta)
+        moved = beta - _step(*problem.derivatives(beta, 3, single=True))
+        beta = xp.where((moved > low) & (moved < high), moved, beta)
     # from such a start two derivatives do; of many cells some still have a way to go
     order = 2 if stride > 3 and problem.size == 1 else 3
     beta, passes, converged = _newton(problem, low, high, beta, TOLERANCE[order], order)
-    temperature = torch.where(beta == low, bounds[1], 1.0 / beta)
-    temperature = torch.where(beta == high, bounds[0], temperature)
+    temperature = xp.where(beta == low, bounds[1], 1.0 / beta)
+    temperature = xp.where(beta == high, bounds[0], temperature)
     return Solution(temperature, passes, converged)
 
 
-def _step(slope: Tensor, bend: Tensor, twist: Tensor | None = None) -> Tensor:
+def _step(slope: Array, bend: Array, twist: Array | None = None) -> Array:
     """Return Newton's step with Halley's correction, where that does not more than double it."""
     newton = slope / bend
     if twist is None:
         return newton
     correction = 1.0 - 0.5 * newton * twist / bend
-    return newton / torch.where(correction > 0.5, correction, 1.0)
+    return newton / library(slope).where(correction > 0.5, correction, 1.0)
 
 
 def _newton(
-    problem: Problem, low: float, high: float, start: Tensor, tolerance: float, order: int = 3
-) -> tuple[Tensor, int, bool]:
-    beta = start.clamp(low, high)
-    floor, ceiling = torch.full_like(beta, low), torch.full_like(beta, high)
-    floor_seen = torch.zeros_like(beta, dtype=torch.bool)
-    ceiling_seen = floor_seen.clone()
-    done = floor_seen.clone()
+    problem: Problem, low: Array, high: Array, start: Array, tolerance: float, order: int = 3
+) -> tuple[Array, int, bool]:
+    xp = library(start)
+    beta, floor, ceiling = xp.clip(start, low, high), low, high
+    floor_seen = ceiling_seen = done = beta < low  # nowhere
     passes = 0
     while passes < MOST_PASSES and not bool(done.all()):
         slope, bend, *twist = problem.derivatives(beta, order)
@@ -220,18 +275,18 @@ def _newton(
         if passes == 1 and bool((bend <= 1e-9 * len(problem.scores)).any()):
             # no temperature is better than another where all logits are equal: leave them alone
             done = problem.constant()
-            beta = torch.where(done, 1.0, beta)
+            beta = xp.where(done, 1.0, beta)
         falling = slope <= 0
-        floor, floor_seen = torch.where(falling, beta, floor), floor_seen | falling
-        ceiling, ceiling_seen = torch.where(falling, ceiling, beta), ceiling_seen | ~falling
-        moved = torch.nan_to_num(beta - _step(slope, bend, *twist), nan=0.0)
+        floor, floor_seen = xp.where(falling, beta, floor), floor_seen | falling
+        ceiling, ceiling_seen = xp.where(falling, ceiling, beta), ceiling_seen | ~falling
+        moved = xp.nan_to_num(beta - _step(slope, bend, *twist), nan=0.0)
         above, under = moved >= ceiling, moved <= floor
-        middle = (floor * ceiling).sqrt()
-        moved = torch.where(above, torch.where(ceiling_seen, middle, ceiling), moved)
-        moved = torch.where(under, torch.where(floor_seen, middle, floor), moved)
+        middle = xp.sqrt(floor * ceiling)
+        moved = xp.where(above, xp.where(ceiling_seen, middle, ceiling), moved)
+        moved = xp.where(under, xp.where(floor_seen, middle, floor), moved)
         # at a bound that the slope points beyond, or at a stationary point, there is no way on
         stuck = (falling & (beta == ceiling)) | (~falling & (beta == floor)) | (slope == 0)
-        moved = torch.where(stuck | done, beta, moved)
-        done = done | stuck | ((moved - beta).abs() <= tolerance * beta)
+        moved = xp.where(stuck | done, beta, moved)
+        done = done | stuck | (xp.abs(moved - beta) <= tolerance * beta)
         beta = moved
     return beta, passes, bool(done.all())

@@ -10,28 +10,14 @@ from typing import Any
 import click
 
 from equipoise import __version__
-from equipoise.cli import (
-    _audit as audit,
-)
-from equipoise.cli import (
-    _calibrate as calibrate,
-)
-from equipoise.cli import (
-    _datasets as datasets,
-)
-from equipoise.cli import (
-    _predict as predict,
-)
-from equipoise.cli import (
-    _reproduce as reproduce,
-)
-from equipoise.cli import (
-    _search as search,
-)
-from equipoise.cli import (
-    _train as train,
-)
-from equipoise.cli._shared import BadInput, said
+from equipoise.cli._audit import audit
+from equipoise.cli._calibrate import calibrate
+from equipoise.cli._datasets import datasets
+from equipoise.cli._predict import predict
+from equipoise.cli._reproduce import reproduce
+from equipoise.cli._search import search
+from equipoise.cli._shared import BadInput, in_options
+from equipoise.cli._train import train
 
 
 class _Group(click.Group):
@@ -43,7 +29,7 @@ class _Group(click.Group):
         except BrokenPipeError:
             raise
         except (OSError, TypeError, ValueError, ImportError) as error:
-            raise BadInput(said(error)) from error
+            raise BadInput(in_options(error)) from error
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -52,10 +38,5 @@ def main() -> None:
     """Make classifiers that are both fair and calibrated, and show how fair and calibrated."""
 
 
-main.add_command(audit.audit)
-main.add_command(calibrate.calibrate)
-main.add_command(datasets.datasets)
-main.add_command(predict.predict)
-main.add_command(reproduce.reproduce)
-main.add_command(search.search)
-main.add_command(train.train)
+for command in (audit, calibrate, datasets, predict, reproduce, search, train):
+    main.add_command(command)

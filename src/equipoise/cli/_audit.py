@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,24 +15,21 @@ from equipoise.cli._shared import (
     check_out,
     console,
     group_option,
-    listed,
+    labels_option,
     note,
-    note_all,
+    notes,
+    positive_option,
     prob_option,
 )
 
 if TYPE_CHECKING:
-    from equipoise.auditing import AuditReport, Gate, Outcome
-    from equipoise.cli._audits import Audits
+    from equipoise.auditing import AuditReports, Gate, Outcome
 
 MOST_LINES = 20
 """Failures of a gate that are listed."""
 
-
-class BadInput(click.ClickException):
-    """A mistake in the input: 1 is the exit code of a gate that fails."""
-
-    exit_code = 2
+MOST_MODELS = 20
+"""Files that are taken for one model each; more are probably the parts of one."""
 
 
 def _gates(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> list[Gate]:
@@ -59,13 +54,8 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 @click.option(
     "--pred", help="Column with decisions made elsewhere, for accuracy and deterministic PE."
 )
-@click.option(
-    "--classes",
-    multiple=True,
-    callback=listed,
-    metavar="A,B,...",
-    help="The label of each --prob, in the same order; with one --prob it is that of the second.",
-)
+@labels_option
+@positive_option
 @click.option(
     "--train",
     metavar="FILE",
@@ -81,7 +71,9 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 )
 @click.option("--bins", type=click.IntRange(1, 1000), default=15, help="Number of confidence bins.")
 @click.option("--level", type=_SHARE, default=0.95, help="Level of the intervals.")
-@click.option("--tolerance", type=_SHARE, default=0.05, help="ECE up to which calibrated is said.")
+@click.option(
+    "--tolerance", type=_SHARE, default=0.05, help="Largest ECE that still counts as calibrated."
+)
 @click.option(
     "--engine",
     type=click.Choice(("duckdb", "polars", "spark")),
@@ -125,16 +117,16 @@ def audit(
     Several PREDICTIONS are several models; a folder, or a pattern in quotes, is one model in many
     files. Exit code: 0 if all gates hold, 1 if one fails, 2 if the input is wrong.
     """  # noqa: D301 - the backslash is click's sign for lines that stay as they are
+    if out is not None:
+        check_out(out, force=force, inputs=[Path(p) for p in predictions], option="--json")
+    found = _run(predictions, **options)
+    if found.tables.unnamed:
+        note(f"{found.tables.unnamed:,} of the rows left out belong to none of the models shown")
+    outcomes = found.check(gates, options["on_interval"])
+    if out is not None:
+        found.save(out, outcomes)
     try:
-        if out is not None:
-            _check_json(out, force=force, inputs=predictions)
-        found, by, outcomes = _run(predictions, gates, out, **options)
-    except BrokenPipeError:
-        raise
-    except (OSError, TypeError, ValueError, ImportError) as error:
-        raise BadInput(_as_options(str(error))) from error
-    try:
-        _show(found, by)
+        console().print(found)
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):  # rich would exit with 1
         # who reads the first lines only still gets the exit code of the gates
@@ -143,94 +135,41 @@ def audit(
     click.get_current_context().exit(0 if all(o.holds for _, _, o in outcomes) else 1)
 
 
-def _check_json(out: Path, *, force: bool, inputs: Sequence[str]) -> None:
-    try:
-        check_out(out, force=force, inputs=[Path(p) for p in inputs])
-    except click.BadParameter as error:
-        error.param_hint = "'--json'"
-        raise
-
-
 def _run(
     predictions: Sequence[str],
-    gates: Sequence[Gate],
-    out: Path | None,
     *,
     merge: bool,
-    train: str | None,
-    train_label: str | None,
-    engine: str,
-    reference: str | None,
-    level: float,
-    tolerance: float,
-    on_interval: Any,
-    **options: Any,
-) -> tuple[dict[str | None, AuditReport], tuple[str, ...], list[tuple[Gate, str | None, Outcome]]]:
-    from equipoise.cli import _audits as audits
-    from equipoise.cli._merge import merged, save
-
-    _check_options(predictions, merge=merge, train=train, train_label=train_label, **options)
-    if merge:
-        tables = merged(predictions, keep_rates=train is None)
-    else:
-        tables = _read(predictions, engine=engine, **options)
-    if tables.unnamed:
-        note(f"{tables.unnamed:,} of the rows left out belong to none of the models shown")
-    if train is not None:
-        label = train_label or tables.columns.get("label")
-        if label is None or "group" not in tables.columns:
-            raise ValueError("these tables do not name their columns, so --train cannot be read")
-        tables.rates = audits.training_rates(tables, train, label, engine)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        found = audits.reports(tables, reference=reference, level=level, tolerance=tolerance)
-    note_all([str(w.message) for w in caught])
-    outcomes = audits.check(gates, found, on_interval)
-    if out is not None:
-        save(out, tables, found, outcomes)
-    return found, tables.by, outcomes
-
-
-def _check_options(
-    predictions: Sequence[str],
-    *,
-    merge: bool,
-    train: str | None,
-    train_label: str | None,
     label: str | None,
-    prob: Sequence[str],
-    group: Sequence[str],
+    prob: tuple[str, ...],
+    group: tuple[str, ...],
     pred: str | None,
-    by: Sequence[str],
+    by: tuple[str, ...],
     model: str | None,
-    classes: Sequence[str] | None,
-    **_others: Any,
-) -> None:
-    if train_label is not None and train is None:
+    labels: Sequence[str] | None,
+    positive: str | None,
+    bins: int,
+    drop_missing: bool,
+    reference: str | None,
+    on_interval: str | None,  # noqa: ARG001
+    **options: Any,
+) -> AuditReports:
+    from equipoise.auditing import audit_models, merge_audits
+
+    if options["train_label"] is not None and options["train"] is None:
         raise click.UsageError("--train-label is for --train")
+    columns = {"--label": label, "--prob": prob, "--group": group}
+    others = {
+        "--pred": pred,
+        "--by": by,
+        "--model": model,
+        "--labels": labels,
+        "--positive": positive,
+    }
     if merge:
-        given: dict[str, Any] = {
-            "--label": label,
-            "--prob": prob,
-            "--group": group,
-            "--pred": pred,
-            "--by": by,
-            "--model": model,
-            "--classes": classes,
-        }
-        context = click.get_current_context()
-        default = click.core.ParameterSource.DEFAULT
-        given |= {
-            f"--{name.replace('_', '-')}": context.get_parameter_source(name) != default
-            for name in ("bins", "drop_missing")
-        }
-        if wrong := [name for name, value in given.items() if value]:
-            raise click.UsageError(
-                f"{wrong[0]} is for predictions; with --merge the files know their columns"
-            )
-        return
-    required = {"--label": label, "--prob": prob, "--group": group}
-    if lacking := [name for name, value in required.items() if not value]:
+        _refuse_columns(columns | others)
+        with notes():
+            return merge_audits(predictions, reference_group=reference, **options)
+    if lacking := [name for name, value in columns.items() if not value]:
         raise click.UsageError(
             f"an audit needs {' and '.join(lacking)}; to add up files of --json, pass --merge"
         )
@@ -242,66 +181,53 @@ def _check_options(
             "several files are several models, so --model is for one; to read many files as one "
             "table, name their folder or put the pattern in quotes"
         )
+    assert label is not None
+    with notes():
+        return audit_models(
+            label,
+            prob,
+            sensitive_features=group,
+            data=_named(predictions),
+            model=model,
+            by=by or None,
+            y_pred=pred,
+            labels=labels,
+            positive=positive,
+            n_bins=bins,
+            drop_missing=drop_missing,
+            reference_group=reference,
+            **options,
+        )
 
 
-def _read(
-    predictions: Sequence[str],
-    *,
-    label: str,
-    prob: tuple[str, ...],
-    group: tuple[str, ...],
-    pred: str | None,
-    by: tuple[str, ...],
-    model: str | None,
-    classes: Sequence[str] | None,
-    bins: int,
-    engine: str,
-    drop_missing: bool,
-) -> Audits:
-    from equipoise.auditing import Columns
-    from equipoise.cli import _audits as audits
-
-    return audits.read(
-        predictions,
-        Columns(label, prob, group, pred, by),
-        model=model,
-        labels=classes,
-        n_bins=bins,
-        drop_missing=drop_missing,
-        engine=engine,
-    )
+def _refuse_columns(given: dict[str, Any]) -> None:
+    context = click.get_current_context()
+    default = click.core.ParameterSource.DEFAULT
+    given |= {
+        f"--{name.replace('_', '-')}": context.get_parameter_source(name) != default
+        for name in ("bins", "drop_missing")
+    }
+    if wrong := [name for name, value in given.items() if value]:
+        raise click.UsageError(
+            f"{wrong[0]} is for predictions; with --merge the files know their columns"
+        )
 
 
-def _as_options(text: str) -> str:
-    """Return a message with its remedies as options; they are named as in Python, some as both."""
-    text = re.sub(r"drop_missing=True( \(--drop-missing\))?", "--drop-missing", text)
-    text = re.sub(
-        r"^labels must name the (\d+) columns of y_prob", r"--classes must name \1 labels", text
-    )
-    text = re.sub(r"labels=( \(--classes\))?(?=\S)", "--classes ", text)
-    return re.sub(r"labels=( \(--classes\))?", "--classes", text)
-
-
-# --- what is printed -------------------------------------------------------------------------
-
-
-def _show(found: Mapping[str | None, AuditReport], by: Sequence[str]) -> None:
-    from rich.text import Text
-
-    from equipoise._inputs import shown
-    from equipoise.auditing import side_by_side
-
-    screen = console()
-    for i, (model, report) in enumerate(found.items()):
-        if model is not None:
-            screen.print(Text("\n" * (i > 0)).append(shown(model), "bold reverse"))
-        screen.print(report)
-        if report.by:
-            screen.print(Text(f"\nBy {', '.join(by)}", "bold"))
-            screen.print(side_by_side(", ".join(by), report.by))
-    if len(found) > 1:
-        screen.print(Text("\nAll models", "bold"))
-        screen.print(side_by_side("model", found))
+def _named(sources: Sequence[str]) -> dict[str | None, str]:
+    """Name models by their files: by the stem, or by the whole path where stems are the same."""
+    if len(sources) == 1:
+        return {None: sources[0]}
+    if len(sources) > MOST_MODELS:
+        raise ValueError(
+            f"{len(sources)} files are {len(sources)} models, more than {MOST_MODELS}; if they "
+            "are parts of one model's predictions, name their folder or put the pattern in quotes"
+        )
+    stems = [Path(s).stem for s in sources]
+    names = [stem if stems.count(stem) == 1 else s for s, stem in zip(sources, stems, strict=True)]
+    if len(set(names)) < len(names):
+        twice = next(n for n in names if names.count(n) > 1)
+        raise ValueError(f"{twice} is given twice; each file is a model of its own")
+    return dict(zip(names, sources, strict=True))
 
 
 def _show_gates(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +14,11 @@ from equipoise.cli._shared import (
     check_out,
     console,
     group_option,
-    listed,
+    labels_option,
     note,
-    note_all,
+    notes,
     positive_option,
     prob_option,
-    said,
 )
 
 if TYPE_CHECKING:
@@ -35,14 +33,7 @@ MOST_ROWS = 50
 @click.option("--label", help="Column with the label; not needed with --apply.")
 @prob_option
 @group_option
-@click.option(
-    "--labels",
-    multiple=True,
-    callback=listed,
-    metavar="A,B,...",
-    help="Label of each --prob, in the same order. By default a --prob whose name is a label, or "
-    "ends in one, is the probability of that label; else the labels are in sorted order.",
-)
+@labels_option
 @positive_option
 @click.option(
     "--shrinkage",
@@ -144,21 +135,14 @@ def _fit(predictions: str, out: Path, **options: Any) -> None:
     from equipoise.calibration import FileCalibration
     from equipoise.metrics import proportional_equality_of
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with notes():
         fitted = FileCalibration.fit(predictions, **options)
         assert fitted.before is not None
         assert fitted.after is not None
         tables = fitted.before, fitted.after
         pe = [proportional_equality_of(t) for t in tables] if len(tables[0].groups) > 1 else []
-    note_all([_with_options(said(w.message)) for w in caught])
     fitted.save(out)
     _show(fitted, pe, Path(predictions).name, out)
-
-
-def _with_options(text: str) -> str:
-    # a temperature at its bound is not yet warned of by a class with fields
-    return text.replace("shrinkage=,", "--shrinkage,").replace(", or widen bounds=", "")
 
 
 def _show(fitted: FileCalibration, pe: Sequence[float], name: str, out: Path) -> None:

@@ -45,7 +45,9 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
     show_default=True,
     help="This machine's cores, or a Ray cluster.",
 )
-@click.option("--address", help="Of the Ray cluster; by default one is started on this machine.")
+@click.option(
+    "--address", help="Address of the Ray cluster; by default one is started on this machine."
+)
 @click.option(
     "--workers", type=click.IntRange(min=1), help="Parts at a time; by default one per core."
 )
@@ -54,7 +56,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
     type=click.Choice(["mixed", "point", "minimum"]),
     default="mixed",
     show_default=True,
-    help="What the percentages of the published reading are of; each table says it.",
+    help="Baseline of the percentages of the published reading; each table names it.",
 )
 def reproduce(
     datasets: tuple[str, ...],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from equipoise.cli._shared import console, note, own_values, table_options
-from equipoise.cli._train import LOSSES
+from equipoise.training import LOSS_NAMES
 
 if TYPE_CHECKING:
     from equipoise.search import FrontierSearch
@@ -35,16 +35,19 @@ FILES = ("model.safetensors", "frontier.csv", "frontier.svg", "frontier.png", "r
     "--objective",
     type=click.Choice(("balanced", "pe", "ece")),
     default="balanced",
-    help="What is least in the model chosen: PE, ECE, or their sum in units of cross-entropy's.",
+    help="Objective to minimise: PE, ECE, or their sum in units of cross-entropy's medians.",
 )
-@click.option("--slack", type=_POSITIVE, default=0.05, help="Accuracy that may be given up for it.")
-@click.option("--time-limit", type=_POSITIVE, help="Seconds; what is done by then is kept.")
+@click.option("--slack", type=_POSITIVE, default=0.05, help="Largest accuracy given up for it.")
 @click.option(
-    "--technique",
-    "techniques",
-    type=click.Choice(LOSSES),
+    "--time-limit",
+    type=_POSITIVE,
+    help="Seconds after which the search stops and keeps what is finished.",
+)
+@click.option(
+    "--loss",
+    type=click.Choice(LOSS_NAMES),
     multiple=True,
-    default=LOSSES,
+    default=LOSS_NAMES,
     help="Loss to try; may be repeated.",
 )
 @click.option(
@@ -54,9 +57,9 @@ FILES = ("model.safetensors", "frontier.csv", "frontier.svg", "frontier.png", "r
     default=(0.5, 2.0, 10.0),
     help="Strength of the added term; may be repeated.",
 )
-@click.option("--seeds", type=_COUNT, default=3, help="Number of splits.")
-@click.option("--epochs", type=_COUNT, default=50, help="Of each run.")
-@click.option("--learning-rate", type=_POSITIVE, default=1e-3, help="Of Adam.")
+@click.option("--n-seeds", type=_COUNT, default=3, help="Number of splits.")
+@click.option("--max-epochs", type=_COUNT, default=50, help="Epochs of each run.")
+@click.option("--learning-rate", type=_POSITIVE, default=1e-3, help="Learning rate of Adam.")
 @click.option(
     "--min-group-size", type=_COUNT, default=30, help="Rows below which a group is small."
 )
@@ -73,7 +76,10 @@ FILES = ("model.safetensors", "frontier.csv", "frontier.svg", "frontier.png", "r
     help="What predict does with a group that is new, missing or not given.",
 )
 @click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Of splits, batches and weights."
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=0,
+    help="Seed of splits, weights and batches.",
 )
 def search(
     data: str,
@@ -177,12 +183,12 @@ def _show(finder: FrontierSearch, model: GroupwiseMLPClassifier, out: Path) -> N
         title_justify="left",
         caption_justify="left",
     )
-    for name in ("technique", "lam", "calibrate", "epoch", "on frontier"):
+    for name in ("loss", "lam", "calibrate", "epoch", "on frontier"):
         table.add_column(name)
     for name in ("PE", "ECE", "accuracy"):
         table.add_column(name, justify="right")
     for row in frame.to_dict("records"):
-        cells = [row["technique"], f"{row['lam']:g}", row["calibrate"], str(row["epoch"])]
+        cells = [row["loss"], f"{row['lam']:g}", row["calibrate"], str(row["epoch"])]
         cells.append(f"{row['frequency']:.0%}")
         for metric in ("pe", "ece", "accuracy"):
             low, high = row[f"test_{metric}_low"], row[f"test_{metric}_high"]
@@ -192,7 +198,7 @@ def _show(finder: FrontierSearch, model: GroupwiseMLPClassifier, out: Path) -> N
     screen.print(table)
     choice = model.choice_
     screen.print(
-        f"Chosen: {choice['technique']}, lam {choice['lam']:g}, calibrate {choice['calibrate']}, "
+        f"Chosen: {choice['loss']}, lam {choice['lam']:g}, calibrate {choice['calibrate']}, "
         f"epoch {choice['epoch']}.",
         markup=False,
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,13 +40,6 @@ prob_option = click.option(
     help="Column with the probability of a class: one for each class, or one alone for the second "
     "of two labels in sorted order.",
 )
-positive_option = click.option("--positive", help="Label whose probability the only --prob holds.")
-
-
-def said(message: BaseException | str) -> str:
-    """Return an error or warning in the words of the command line."""
-    own = getattr(message, "for_command", None)
-    return str(message) if own is None else str(own())
 
 
 def listed(
@@ -56,6 +50,21 @@ def listed(
     if texts and not found:
         raise click.BadParameter("it is empty; name the values, with commas between them")
     return found or None
+
+
+labels_option = click.option(
+    "--labels",
+    multiple=True,
+    callback=listed,
+    metavar="A,B,...",
+    help="Label of each --prob, in the same order; of both classes where there is one --prob. By "
+    "default the labels that the columns' names end in, else the labels in sorted order.",
+)
+positive_option = click.option(
+    "--positive",
+    metavar="LABEL",
+    help="Label whose probability the only --prob holds; by default the second in sorted order.",
+)
 
 
 def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -105,7 +114,24 @@ def note_all(messages: Sequence[str], most: int = 3) -> None:
         note(f"and {len(different) - most:,} more of the kind")
 
 
-def check_out(out: Path, *, force: bool, inputs: Sequence[str | Path]) -> None:
+@contextlib.contextmanager
+def notes() -> Iterator[None]:
+    """Say what is warned of meanwhile as notes, in the words of the command line."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    note_all([in_options(w.message) for w in caught])
+
+
+def in_options(problem: BaseException | str) -> str:
+    """Return an error or a warning in the words of the command line."""
+    own = getattr(problem, "for_command", None)
+    return str(problem) if own is None else str(own())
+
+
+def check_out(
+    out: Path, *, force: bool, inputs: Sequence[str | Path], option: str = "--out"
+) -> None:
     """Refuse a file that could not or should not be written, before any work."""
     problem = None
     if not out.parent.is_dir():
@@ -117,7 +143,7 @@ def check_out(out: Path, *, force: bool, inputs: Sequence[str | Path]) -> None:
     elif out.exists() and not force:
         problem = f"{out} exists; choose another name, or pass --force to overwrite it"
     if problem:
-        raise click.BadParameter(problem, param_hint="'--out'")
+        raise click.BadParameter(problem, param_hint=f"'{option}'")
 
 
 def own_values(names: Sequence[Any], codes: NDArray[np.int64]) -> NDArray[Any]:
@@ -153,5 +179,5 @@ def measure(
             labels=classes,
         )
         report = report_of(table, base_rates=GroupRates(rates))
-    note_all([said(w.message) for w in caught], most=1)
+    note_all([in_options(w.message) for w in caught], most=1)
     return report

@@ -16,6 +16,7 @@ from equipoise.cli._shared import (
     own_values,
     table_options,
 )
+from equipoise.training import LOSS_NAMES, STOPPING
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
     from equipoise.auditing import AuditReport
     from equipoise.datasets import Dataset
     from equipoise.training import GroupwiseMLPClassifier
-
-# named here too, because importing the losses would import torch
-LOSSES = ("ce", "ls", "fl", "flsd", "dca", "mdca", "mmce", "mmce-w")
-STOPPING = ("log_loss", "ece", "pe", "accuracy", "none")
 
 _POSITIVE = click.FloatRange(min=0, min_open=True)
 _COUNT = click.IntRange(min=1)
@@ -64,7 +61,7 @@ def _or_none(_ctx: click.Context, _param: click.Parameter, text: str) -> str | N
 @table_options
 @click.option("--out", required=True, type=OUTPUT_FILE, help="The model's file.")
 @click.option("--force", is_flag=True, help="Overwrite it.")
-@click.option("--loss", type=click.Choice(LOSSES), default="mmce", help="Training loss.")
+@click.option("--loss", type=click.Choice(LOSS_NAMES), default="mmce", help="Training loss.")
 @click.option(
     "--rho",
     default="equal",
@@ -77,29 +74,34 @@ def _or_none(_ctx: click.Context, _param: click.Parameter, text: str) -> str | N
     "--lam", type=click.FloatRange(min=0), default=2.0, help="Strength of the calibration term."
 )
 @click.option(
-    "--hidden",
+    "--hidden-layer-sizes",
     "hidden_layer_sizes",
     default="128,64",
     callback=_sizes,
     metavar="SIZES",
     help="Nodes of each hidden layer.",
 )
-@click.option("--learning-rate", type=_POSITIVE, default=1e-3, help="Of Adam.")
-@click.option("--max-epochs", type=_COUNT, default=200, help="Passes over the rows at most.")
+@click.option("--learning-rate", type=_POSITIVE, default=1e-3, help="Learning rate of Adam.")
+@click.option("--max-epochs", type=_COUNT, default=200, help="Most passes over the training rows.")
 @click.option("--batch-size", type=_COUNT, default=256, help="Rows per step.")
 @click.option(
     "--early-stopping",
-    type=click.Choice(STOPPING),
+    type=click.Choice((*STOPPING, "none")),
     default="log_loss",
     callback=_or_none,
     help="Validation metric whose best epoch is kept; none: the last epoch.",
 )
-@click.option("--patience", type=_COUNT, default=20, help="Epochs to wait for a better value.")
+@click.option(
+    "--patience",
+    type=_COUNT,
+    default=20,
+    help="Epochs without a better value before training stops.",
+)
 @click.option(
     "--validation-fraction",
     type=_FRACTION,
     default=0.125,
-    help="Share of the training rows that stopping and temperatures are taken from.",
+    help="Share of the training rows held out for stopping and temperatures.",
 )
 @click.option(
     "--calibrate",
@@ -112,7 +114,7 @@ def _or_none(_ctx: click.Context, _param: click.Parameter, text: str) -> str | N
     "--shrinkage",
     type=click.FloatRange(min=0),
     default=20.0,
-    help="Rows' worth of trust in the common temperature.",
+    help="Shrinkage strength in pseudo-rows: a group's own weight is n / (n + shrinkage).",
 )
 @click.option(
     "--unseen-group",
@@ -120,12 +122,14 @@ def _or_none(_ctx: click.Context, _param: click.Parameter, text: str) -> str | N
     default="error",
     help="What predict does with a group that is new, missing or not given.",
 )
-@click.option("--test-fraction", type=_FRACTION, default=0.125, help="Share of rows held out.")
+@click.option(
+    "--test-fraction", type=_FRACTION, default=0.125, help="Share of the rows held out as test set."
+)
 @click.option(
     "--seed",
     type=click.IntRange(0, 2**32 - 1),
     default=0,
-    help="Of the rows held out, the initial weights and the batches.",
+    help="Seed of the rows held out, the initial weights and the batches.",
 )
 def train(
     data: str,
@@ -223,13 +227,13 @@ def _working(text: str) -> contextlib.AbstractContextManager[Any]:
 def _show(report: AuditReport, model: GroupwiseMLPClassifier, what: str, out: Path) -> None:
     from rich.text import Text
 
-    from equipoise._inputs import group_name
+    from equipoise._inputs import shown
 
     lines = [("epochs", f"{model.n_iter_} run, the weights of epoch {model.best_epoch_} kept")]
     if model.scaling_ is not None:
         own = getattr(model, "temperatures_", {})
-        shown = [f"{group_name(g)}: {own[g]:.3f}" for g in model.groups_ if own]
-        lines.append(("temperature", "; ".join([*shown, f"common: {model.temperature_:.3f}"])))
+        each = [f"{shown(g)}: {own[g]:.3f}" for g in model.groups_ if own]
+        lines.append(("temperature", "; ".join([*each, f"common: {model.temperature_:.3f}"])))
     lines.append(("model", str(out)))
     screen = console()
     screen.print(Text(f"Held out: {what}", "bold"), soft_wrap=True)

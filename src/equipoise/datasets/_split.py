@@ -119,6 +119,7 @@ class Part:
     y: NDArray[np.int64]
     group: NDArray[np.int64]
     rows: NDArray[np.int64]
+    weight: NDArray[np.float64] | None = None
 
     def __repr__(self) -> str:
         return f"Part({len(self.y):,} rows, {self.X.shape[1]} columns)"

@@ -19,6 +19,7 @@ from equipoise._inputs import (
     check_weights,
     class_count,
     column,
+    column_names,
     encode_groups,
     encode_labels,
     matrix,
@@ -258,7 +259,7 @@ def equal_mass_calibration_error(
     """
     check_bins(n_bins)
     prob = matrix(y_prob, "y_prob")
-    y, _ = encode_labels(y_true, class_count(prob), labels)
+    y, _ = encode_labels(y_true, class_count(prob), labels, columns=column_names(y_prob))
     same_length(len(prob), y_true=y)
     weight = check_weights(sample_weight, len(prob))
     weight = np.ones(len(prob)) if weight is None else weight
@@ -354,7 +355,8 @@ def groupwise(
     {'a': 1.0, 'b': 0.0}
     """
     prob = matrix(y_prob, "y_prob")
-    y, resolved = encode_labels(y_true, class_count(prob), labels)
+    names = column_names(y_prob)
+    y, resolved = encode_labels(y_true, class_count(prob), labels, columns=names)
     group, groups = encode_groups(sensitive_features)
     weight = check_weights(sample_weight, len(prob))
     decided = None if y_pred is None else column(y_pred, "y_pred")

@@ -20,6 +20,7 @@ from equipoise._inputs import (
     check_weights,
     class_count,
     column_labels,
+    column_names,
     encode_groups,
     encode_labels,
     from_plain,
@@ -84,6 +85,7 @@ class AuditTable:
         sample_weight: Any = None,
         n_bins: int = 15,
         labels: Any = None,
+        positive: Any = None,
         y_pred: Any = None,
         parts: Iterable[str] = PARTS,
     ) -> AuditTable:
@@ -102,7 +104,10 @@ class AuditTable:
         n_bins
             Number of confidence bins of equal width.
         labels
-            Label of each column of `y_prob`; by default as described in `column_labels`.
+            Label of each column of `y_prob`. By default the labels that the names of a frame's
+            columns match one to one (a name is a label, or ends in it), else the sorted labels.
+        positive
+            The label whose probability a one-dimensional `y_prob` holds, if not the second.
         y_pred
             Decisions made elsewhere; they replace the argmax in `predictions` and `hits` only.
         parts
@@ -114,7 +119,9 @@ class AuditTable:
         n, k = len(prob), class_count(prob)
         y: Array | None = None
         if y_true is not None:
-            y, resolved = encode_labels(y_true, k, labels)
+            y, resolved = encode_labels(
+                y_true, k, labels, columns=column_names(y_prob), positive=positive
+            )
         elif parts <= UNLABELLED and labels is not None:
             resolved = column_labels((), k, labels=labels)
         else:
@@ -148,28 +155,38 @@ class AuditTable:
         *,
         groups: tuple[Hashable, ...],
         labels: tuple[Hashable, ...],
+        sample_weight: NDArray[np.float64] | None = None,
         n_bins: int = 15,
         parts: Iterable[str] = PARTS,
     ) -> AuditTable:
         """Sum up the probabilities (class, config, n) of many models on the same rows.
 
-        Classes `y` and groups are codes (n,). The sums get a leading axis: (config, group, ...).
+        Classes `y`, groups (both codes) and weights are (n,). The sums get a leading axis:
+        (config, group, ...).
         """
         k, configs, n = prob.shape
-        fill = Fill(chosen_parts(parts), configs * len(groups), k, n_bins, weighted=False)
+        weighted = sample_weight is not None
+        fill = Fill(chosen_parts(parts), configs * len(groups), k, n_bins, weighted=weighted)
         flat = prob.reshape(k, -1)
         cell = (np.arange(configs)[:, None] * len(groups) + group).ravel()
         target = np.broadcast_to(y, (configs, n)).ravel()
+        weight = None if sample_weight is None else np.tile(sample_weight, configs)
         for start in range(0, configs * n, ROWS):
             rows = slice(start, start + ROWS)
-            fill.add(flat[:, rows], target[rows], None, cell[rows], None)
+            fill.add(
+                flat[:, rows],
+                target[rows],
+                None,
+                cell[rows],
+                None if weight is None else weight[rows],
+            )
         # a few slices fit int64, and Python integers would take longer than all the rest
         sums = fill.recent if fill.slices < FLUSH else fill.finished()
         shaped = {
             name: array.reshape(configs, len(groups), *array.shape[1:])
             for name, array in sums.items()
         }
-        return cls(groups, labels, n_bins, False, shaped)
+        return cls(groups, labels, n_bins, weighted, shaped)
 
     def __getitem__(self, name: str) -> NDArray[np.float64]:
         """Return a sum as float64 in its natural unit (probabilities as probabilities)."""

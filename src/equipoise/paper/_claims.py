@@ -33,7 +33,7 @@ class Claim:
     validated: Callable[[Digest], list[Case]]
 
 
-READINGS = {"published": "as published", "validated": "as it should be"}
+READINGS = {"published": "as published", "validated": "validated"}
 
 
 def needed(cases: Sequence[Case], share: float) -> int:
@@ -98,7 +98,7 @@ def _verdicts(digests: Sequence[Digest], found: dict[str, list[list[list[Case]]]
             "As published: chosen on the test set, against one run of cross-entropy per seed, "
             "without intervals; temperatures by the paper's recipe in the first three claims; a "
             "gain above the paper's range is true; MMCE-W by the formula is not a candidate.",
-            "As it should be: chosen on validation, against cross-entropy with as many runs as the "
+            "Validated: chosen on validation, against cross-entropy with as many runs as the "
             "technique; exact temperatures. A case is a difference over splits: true where its "
             "paired 95% interval is above 0 (and its mean at least what is claimed), false where "
             "the interval is not (or below what is claimed), open otherwise, whichever way it "
@@ -110,7 +110,7 @@ def _verdicts(digests: Sequence[Digest], found: dict[str, list[list[list[Case]]]
             "Trade-offs are compared by hypervolume; a technique with nothing within the slack "
             "counts as 0.",
         ),
-        (("claim", "{0}"), ("as published", "{1}: {2}"), ("as it should be", "{3}: {4}")),
+        (("claim", "{0}"), ("as published", "{1}: {2}"), ("validated", "{3}: {4}")),
     )
 
 

@@ -26,8 +26,9 @@ from equipoise._files import replace_file
 from equipoise.datasets import Dataset
 from equipoise.metrics import GroupRates, pareto_mask, proportional_equality
 from equipoise.paper._published import NAMES
-from equipoise.search import balanced_score, within_slack
+from equipoise.search import balanced_score, baseline_medians, within_slack
 from equipoise.sweep import CONTROL_STEP, RunPart, Store, Sweep, encode, processor, versions
+from equipoise.training import PARTS, run_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,13 +37,13 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 SLACK = 0.05
-CALIBRATIONS = {"none": "", "group": "_group"}
+CALIBRATIONS = {"none": None, "group": "group"}
 """The networks as they are, and hybrid: with one temperature per group."""
 
 READ = ("accuracy", "pe", "pe_deterministic", "ece15", "ece10", "dead")
 """What is read on the test set where something was chosen."""
 
-RUN = ("technique", "rho", "lam", "split_seed", "seed")
+RUN = ("loss", "rho", "lam", "split_seed", "seed")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Digest:
     @property
     def techniques(self) -> list[str]:
         """The techniques that are compared with cross-entropy."""
-        return [t for t in self.facts["sweep"]["techniques"] if t != "ce"]
+        return [t for t in self.facts["sweep"]["loss"] if t != "ce"]
 
     @property
     def replicas(self) -> list[str]:
@@ -112,7 +113,7 @@ class Digest:
         """
         table = self.choices
         rows = (
-            (table["technique"] == technique)
+            (table["loss"] == technique)
             & (table["reading"] == reading)
             & (table["objective"] == objective)
             & (table["calibration"] == calibration)
@@ -142,7 +143,7 @@ class Digest:
         """Return the (PE, ECE) of the points of a frontier, (point, 2), on test or val."""
         table = self.frontiers
         rows = (
-            (table["technique"] == technique)
+            (table["loss"] == technique)
             & (table["reading"] == reading)
             & (table["calibration"] == calibration)
         )
@@ -227,17 +228,14 @@ class _Runs:
     """All runs of a sweep: attributes (run,), columns (run, epoch)."""
 
     def __init__(self, store: Store, parts: Sequence[RunPart]) -> None:
-        self.epochs = store.sweep.epochs
-        names = [
-            f"{part}_{m}" for part in ("val", "test") for m in ("accuracy", "pe_deterministic")
-        ]
-        names += [
-            f"{part}{how}_{metric}"
-            for part in ("val", "test")
+        self.epochs = store.sweep.max_epochs
+        measured = [
+            run_column(part, metric, how)
+            for part in PARTS
             for how in CALIBRATIONS.values()
-            for metric in ("pe", "ece15", "ece10")
+            for metric in READ
         ]
-        names += ["test_dead", "diverged"]
+        names = [*dict.fromkeys(measured), "diverged"]
         sql = f"select {', '.join((*RUN, 'epoch', *names))} from runs"
         raw = store.query(sql, [part.key for part in parts]).fetchnumpy()
         shape = (-1, self.epochs)
@@ -257,25 +255,26 @@ class _Runs:
         values = self.columns[name]
         return np.where(np.isnan(values), np.inf, values)
 
-    def described(self, rows: NDArray[Any], epochs: NDArray[Any], how: str) -> dict[str, Any]:
+    def described(
+        self, rows: NDArray[Any], epochs: NDArray[Any], how: str | None
+    ) -> dict[str, Any]:
         """Return runs, epochs and what the test set says there."""
         found: dict[str, Any] = {name: values[rows] for name, values in self.run.items()}
         found["epoch"] = epochs + 1
         for metric in READ:
-            plain = metric in ("accuracy", "pe_deterministic", "dead")
-            name = f"test_{metric}" if plain else f"test{how}_{metric}"
-            found[f"test_{metric}"] = self.columns[name][rows, epochs]
+            values = self.columns[run_column("test", metric, how)]
+            found[run_column("test", metric)] = values[rows, epochs]
         return found
 
     def best_accuracy(self, part: str, own: Mask) -> float:
         """Return the best accuracy of some runs (run,), the controls not counted; nan of none."""
-        usual = self.columns[f"{part}_accuracy"][own & (self.control == 0)]
+        usual = self.columns[run_column(part, "accuracy")][own & (self.control == 0)]
         return float(np.fmax.reduce(usual, axis=None, initial=np.nan))
 
     def within(self, part: str, own: Mask) -> Mask:
         """Return which (run, epoch) of some runs (run,) are within the slack of the best."""
         best = self.best_accuracy(part, own)
-        accuracy = np.where(own[:, None], self.columns[f"{part}_accuracy"], np.nan)
+        accuracy = np.where(own[:, None], self.columns[run_column(part, "accuracy")], np.nan)
         return within_slack(accuracy, SLACK, best if np.isfinite(best) else None)
 
     def medians(self, runs: Mask, within: Mask, part: str) -> tuple[float, float]:
@@ -283,13 +282,10 @@ class _Runs:
 
         Over all epochs where none is within the slack; nan where there are no numbers at all.
         """
-        pe, ece = (self.columns[f"{part}_{metric}"] for metric in ("pe", "ece15"))
-        there = np.isfinite(pe) & np.isfinite(ece) & runs[:, None]
-        where = there & within if (there & within).any() else there
-        if not where.any():
-            return float("nan"), float("nan")
-        pe, ece = (values[where].astype(np.float64) for values in (pe, ece))
-        return float(np.median(pe)), float(np.median(ece))
+        pe, ece = (self.columns[run_column(part, metric)] for metric in ("pe", "ece15"))
+        some = np.broadcast_to(runs[:, None], within.shape)
+        found = baseline_medians(pe, ece, some & within) or baseline_medians(pe, ece, some)
+        return found or (float("nan"), float("nan"))
 
 
 def _choices(runs: _Runs, seed: int) -> Iterator[dict[str, Any]]:
@@ -298,25 +294,23 @@ def _choices(runs: _Runs, seed: int) -> Iterator[dict[str, Any]]:
     own, within = np.flatnonzero(split), runs.within("val", split)
     allowed = within[own]
     # a hybrid's too: both are in units of plain cross-entropy
-    units = runs.medians(split & (runs.run["technique"] == "ce"), within, "val")
+    units = runs.medians(split & (runs.run["loss"] == "ce"), within, "val")
     for calibration, how in CALIBRATIONS.items():
-        names = {"pe": f"{how}_pe", "ece": f"{how}_ece15"}
-        if not how:
-            names["pe_deterministic"] = "_pe_deterministic"
-        scores = {
-            ("published", objective): runs.value(f"test{name}")[own]
-            for objective, name in names.items()
-        }
-        if not how:
+        names = {"pe": "pe", "ece": "ece15"}
+        if how is None:
+            names["pe_deterministic"] = "pe_deterministic"
+        test, val = (
+            {name: runs.value(run_column(part, metric, how))[own] for name, metric in names.items()}
+            for part in ("test", "val")
+        )
+        scores = {("published", objective): score for objective, score in test.items()}
+        if how is None:
             missed = 1.0 - runs.columns["test_accuracy"][own]
             scores["published", "accuracy"] = np.where(np.isnan(missed), np.inf, missed)
-        for objective, name in names.items():
-            score = runs.value(f"val{name}")[own]
+        for objective, score in val.items():
             scores["validated", objective] = np.where(allowed, score, np.inf)
         if min(units) > 0.0:
-            balanced = balanced_score(
-                runs.value(f"val{how}_pe")[own], runs.value(f"val{how}_ece15")[own], *units
-            )
+            balanced = balanced_score(val["pe"], val["ece"], *units)
             scores["validated", "balanced"] = np.where(allowed, balanced, np.inf)
         for (reading, objective), score in scores.items():
             epoch = score.argmin(1)
@@ -335,8 +329,8 @@ def _choices(runs: _Runs, seed: int) -> Iterator[dict[str, Any]]:
 def _published_frontiers(runs: _Runs) -> Iterator[dict[str, Any]]:
     """Pool all seeds of a technique, as the paper's figures do; cross-entropy with one run each."""
     allowed = runs.within("test", runs.control == 0)
-    for technique in dict.fromkeys(runs.run["technique"]):
-        rows, epochs = np.nonzero(allowed & (runs.run["technique"] == technique)[:, None])
+    for technique in dict.fromkeys(runs.run["loss"]):
+        rows, epochs = np.nonzero(allowed & (runs.run["loss"] == technique)[:, None])
         for calibration, how in CALIBRATIONS.items():
             yield _frontier(runs, rows, epochs, "test", how) | {
                 "reading": "published",
@@ -349,8 +343,8 @@ def _validated_frontiers(runs: _Runs) -> Iterator[dict[str, Any]]:
     """Take the frontier of each split on validation; its points are read on the test set."""
     budgets = sorted(
         {
-            int(((runs.run["technique"] == t) & (runs.run["split_seed"] == s)).sum())
-            for t in set(runs.run["technique"])
+            int(((runs.run["loss"] == t) & (runs.run["split_seed"] == s)).sum())
+            for t in set(runs.run["loss"])
             for s in set(runs.run["split_seed"].tolist())
         }
         | {1}
@@ -358,9 +352,9 @@ def _validated_frontiers(runs: _Runs) -> Iterator[dict[str, Any]]:
     for seed in dict.fromkeys(runs.run["split_seed"].tolist()):
         own = runs.run["split_seed"] == seed
         allowed = runs.within("val", own)
-        for technique in dict.fromkeys(runs.run["technique"]):
+        for technique in dict.fromkeys(runs.run["loss"]):
             for controls in budgets if technique == "ce" else [1]:
-                some = (runs.run["technique"] == technique) & own
+                some = (runs.run["loss"] == technique) & own
                 if technique == "ce":
                     some &= runs.control < controls
                 rows, epochs = np.nonzero(allowed & some[:, None])
@@ -373,17 +367,18 @@ def _validated_frontiers(runs: _Runs) -> Iterator[dict[str, Any]]:
 
 
 def _frontier(
-    runs: _Runs, rows: NDArray[Any], epochs: NDArray[Any], part: str, how: str
+    runs: _Runs, rows: NDArray[Any], epochs: NDArray[Any], part: str, how: str | None
 ) -> dict[str, Any]:
-    x, y = (runs.columns[f"{part}{how}_{m}"][rows, epochs] for m in ("pe", "ece15"))
+    x, y = (runs.columns[run_column(part, m, how)][rows, epochs] for m in ("pe", "ece15"))
     kept = pareto_mask(np.column_stack([x, y]).astype(np.float64))
     return runs.described(rows[kept], epochs[kept], how) | {
-        f"val_{m}": runs.columns[f"val{how}_{m}"][rows[kept], epochs[kept]] for m in ("pe", "ece15")
+        run_column("val", m): runs.columns[run_column("val", m, how)][rows[kept], epochs[kept]]
+        for m in ("pe", "ece15")
     }
 
 
 def _facts(runs: _Runs, store: Store, parts: Sequence[RunPart], data: Dataset) -> dict[str, Any]:
-    sweep, technique = store.sweep, runs.run["technique"]
+    sweep, technique = store.sweep, runs.run["loss"]
     usual, ce = runs.control == 0, technique == "ce"
     splits = {}
     for seed in sweep.seeds:
@@ -400,7 +395,9 @@ def _facts(runs: _Runs, store: Store, parts: Sequence[RunPart], data: Dataset) -
             # cross-entropy's best values over its epochs, before and after exact temperatures
             "best_ce": {
                 calibration: {
-                    metric: float(runs.value(f"test{how}_{metric}")[own & ce & usual].min())
+                    metric: float(
+                        runs.value(run_column("test", metric, how))[own & ce & usual].min()
+                    )
                     for metric in ("pe", "ece15", "ece10")
                 }
                 for calibration, how in CALIBRATIONS.items()
@@ -422,7 +419,7 @@ def _facts(runs: _Runs, store: Store, parts: Sequence[RunPart], data: Dataset) -
         "slack": SLACK,
         "runs": {
             t: int(((technique == t) & (runs.run["split_seed"] == sweep.seeds[0])).sum())
-            for t in sweep.techniques
+            for t in sweep.loss
         },
         "data": {
             "fingerprint": store.data,
@@ -438,10 +435,10 @@ def _facts(runs: _Runs, store: Store, parts: Sequence[RunPart], data: Dataset) -
         "diverged": int(runs.columns["diverged"][:, -1].sum()),
         # share of epochs whose deterministic PE is infinite: a class is never predicted for a group
         "infinite_pe_deterministic": {
-            t: float(infinite[technique == t].mean()) for t in sweep.techniques
+            t: float(infinite[technique == t].mean()) for t in sweep.loss
         },
         # share of runs that end with logits of 0 on most test rows
-        "dead": {t: float((dead[technique == t, -1] > 0.5).mean()) for t in sweep.techniques},
+        "dead": {t: float((dead[technique == t, -1] > 0.5).mean()) for t in sweep.loss},
         "versions": _made_with([versions(store.path(part.key)) for part in parts]),
     }
 

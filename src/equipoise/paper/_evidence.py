@@ -1,7 +1,7 @@
 """Where a claim of the paper is true: its cases, a dataset at a time, under both readings.
 
-Functions ending in `_published` read the runs as the paper does; those ending in `_validated` as
-it should be done.
+Functions ending in `_published` choose on the test set, as the paper does; those ending in
+`_validated` on validation.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from equipoise.paper._digest import Digest
 from equipoise.paper._published import shown
-from equipoise.paper._tables._numbers import interval, means, relative
+from equipoise.paper._tables._numbers import means, relative
 from equipoise.paper._tables._optimised import (
     EXPERIMENTS,
     best_published,
@@ -24,6 +24,7 @@ from equipoise.paper._tables._optimised import (
 )
 from equipoise.paper._tables._scaling import scaled, scaling_change
 from equipoise.paper._tables._volumes import published_volume, validated_volumes
+from equipoise.search import mean_interval
 
 Floats = NDArray[np.float64]
 
@@ -50,7 +51,7 @@ def difference(values: Floats, unit: str = "%", least: float = 0.0) -> Case:
     """Return the case that the mean of paired differences is above 0, and at least `least`."""
     if not len(values):
         return NOTHING
-    found, mean = interval(values), float(values.mean())
+    found, mean = mean_interval(values), float(values.mean())
     label, leaning = f"{mean:+.2f}{unit}", mean > 0 and mean >= least
     if found is None:
         # one split shows a sign, no more

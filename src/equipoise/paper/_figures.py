@@ -1,7 +1,7 @@
 """The Pareto figures: what each technique can reach in PE and ECE within the accuracy slack.
 
 Left, as published: all configurations, epochs and seeds within the slack of the best test accuracy,
-and a line through those that are Pareto-optimal. Right, as it should be: the balanced choice on
+and a line through those that are Pareto-optimal. Right, validated: the balanced choice on
 validation, read on the test set.
 """
 
@@ -16,8 +16,8 @@ import numpy as np
 from equipoise.metrics import pareto_front
 from equipoise.paper._digest import SLACK, Digest
 from equipoise.paper._published import published, shown
-from equipoise.paper._tables._numbers import interval
 from equipoise.plots import blank_figure
+from equipoise.search import mean_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +47,7 @@ FEWEST = 3
 
 CAPTION = (
     "Left, as published: the Pareto-optimal points of all configurations, epochs and seeds within "
-    "5 points of the best test accuracy (PE on a square-root scale). Right, as it should be: the "
+    "5 points of the best test accuracy (PE on a square-root scale). Right, validated: the "
     "balanced choice on validation, read on the test set; mean over the splits on which the "
     "technique has something within the slack (the legend says where these are not all), with the "
     f"95% interval of each mean where there are {FEWEST} splits or more. Cross-entropy has as many "
@@ -57,13 +57,13 @@ CAPTION = (
 
 
 def pareto_figure(digest: Digest, *, hybrid: bool) -> Figure:
-    """Draw the frontiers of one dataset, as published on the left and as it should be on the right.
+    """Draw the frontiers of one dataset, as published on the left and validated on the right.
 
     `CAPTION` says what is drawn.
     """
     figure = blank_figure(figsize=(11, 4.6), layout="constrained")
     left, right = figure.subplots(1, 2)
-    most = max(digest.budget(t) for t in digest.facts["sweep"]["techniques"])
+    most = max(digest.budget(t) for t in digest.facts["sweep"]["loss"])
     _published(left, digest, hybrid)
     _validated(right, digest, hybrid, most)
     for axes in (left, right):
@@ -151,7 +151,7 @@ def _chosen(
 
 def _validated(axes: Axes, digest: Digest, hybrid: bool, most: int) -> None:
     axes.set_title(
-        f"{digest.dataset}, as it should be\nbalanced choice on validation, read on test",
+        f"{digest.dataset}, validated\nbalanced choice on validation, read on test",
         fontsize=10,
     )
     for technique, calibration in _curves(digest, hybrid):
@@ -160,7 +160,7 @@ def _validated(axes: Axes, digest: Digest, hybrid: bool, most: int) -> None:
             continue
         points = np.array([[row["test_pe"], row["test_ece15"]] for row in there])
         enough = len(there) >= FEWEST
-        spans = [interval(column) if enough else None for column in points.T]
+        spans = [mean_interval(column) if enough else None for column in points.T]
         mean = points.mean(0)
         errors = [
             None if span is None else [[m - span[0]], [span[1] - m]]

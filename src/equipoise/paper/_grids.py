@@ -34,9 +34,9 @@ def grid(name: str) -> dict[str, Sweep]:
         raise ValueError(f"unknown grid {name!r}; there are {', '.join(_grids())}")
     shared = dict(_grids()[name])
     found = {}
-    for dataset, rhos in shared.pop("rhos").items():
-        values = shared | {"dataset": dataset, "rhos": rhos}
+    for dataset, rho in shared.pop("rho").items():
+        values = shared | {"dataset": dataset, "rho": rho}
         if values["controls"] == "equal":
-            values["controls"] = len(rhos) * len(values["lams"])
+            values["controls"] = len(rho) * len(values["lam"])
         found[dataset] = Sweep.from_dict(values)
     return found

@@ -23,12 +23,12 @@ def main_tables(digests: Sequence[Digest], baseline: Baseline = "mixed") -> list
     found = [
         ("", tables.statistics(digests)),
         ("as published", tables.temperature_scaling(digests)),
-        ("as it should be", tables.temperature_scaling_validated(digests)),
+        ("validated", tables.temperature_scaling_validated(digests)),
     ]
     for name in EXPERIMENTS:
         found += [
             ("as published", tables.optimised(digests, name, baseline)),
-            ("as it should be", tables.validated(digests, name)),
+            ("validated", tables.validated(digests, name)),
         ]
     return [
         *found,
@@ -77,7 +77,7 @@ def write_results(
     absent
         Datasets of the grid that are not there, named on the page.
     baseline
-        What the percentages of the published reading are of.
+        Baseline of the percentages of the published reading.
     """
     for sub in ("tables", "figures"):
         (folder / sub).mkdir(parents=True, exist_ok=True)
@@ -132,12 +132,12 @@ def _page(
         "Without `--data` the files are fetched; with another `--out` these stay as they are.",
         "",
         f"{counted(len(digests), 'dataset')} ({', '.join(d.dataset for d in digests)}), "
-        f"{runs:,} runs, "
-        f"{digests[0].facts['sweep']['epochs']} epochs each; made with {', '.join(sorted(made))}.",
+        f"{runs:,} runs, {digests[0].facts['sweep']['max_epochs']} epochs each; "
+        f"made with {', '.join(sorted(made))}.",
         *(["", f"**Not there yet: {', '.join(absent)}.**"] if absent else []),
         "",
         "Two readings of every result. *As published*: configuration and epoch are chosen on the",
-        "test set, against one run of cross-entropy per seed. *As it should be*: chosen on",
+        "test set, against one run of cross-entropy per seed. *Validated*: chosen on",
         "validation within 5 points of the best accuracy of all techniques, the test set read",
         "once, against cross-entropy with as many runs as the technique has.",
         "",

@@ -12,11 +12,11 @@ import torch
 from numpy.typing import NDArray
 
 from equipoise._files import replace_file
-from equipoise.calibration import Problem, paper_temperatures
+from equipoise.calibration import Problem, paper_temperatures, softmax
 from equipoise.datasets import Dataset, Part, Split
 from equipoise.metrics import METRICS, AuditTable, stacked_proportional_equality
 from equipoise.sweep import RunPart, Sweep, encode, fingerprint, is_damaged
-from equipoise.training import Bar, Config, epochs_of
+from equipoise.training import Bar, Config, epochs_of, run_column, torch_threads
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,15 +37,16 @@ def recipe_files(
         files[seed] = Path(folder) / "recipe" / f"{key}.parquet"
     missing = [s for s, path in files.items() if not path.exists() or is_damaged(path, path.stem)]
     if missing:
-        with Bar(progress, sweep.epochs * len(missing), len(missing), "recipe") as advance:
+        with Bar(progress, sweep.max_epochs * len(missing), len(missing), "recipe") as advance:
             for seed in missing:
                 path = files[seed]
                 path.parent.mkdir(exist_ok=True)
                 replace_file(path, encode(by_recipe(data, sweep, seed), path.stem))
-                advance(sweep.epochs)
+                advance(sweep.max_epochs)
     return list(files.values())
 
 
+@torch_threads(1)  # one small network gains nothing from more
 def by_recipe(data: Dataset, sweep: Sweep, seed: int) -> pa.Table:
     """Train with cross-entropy and scale by the recipe: a row per epoch.
 
@@ -53,15 +54,6 @@ def by_recipe(data: Dataset, sweep: Sweep, seed: int) -> pa.Table:
     the temperatures of the groups. The run is the usual one of the sweep, but trained alone: it
     rounds differently, which shows after some hundred epochs.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # one small network gains nothing from more
-    try:
-        return _by_recipe(data, sweep, seed)
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _by_recipe(data: Dataset, sweep: Sweep, seed: int) -> pa.Table:
     import pyarrow as pa
 
     split = data.split(seed, stratify=sweep.stratify)
@@ -71,13 +63,13 @@ def _by_recipe(data: Dataset, sweep: Sweep, seed: int) -> pa.Table:
         split,
         [_config(sweep, seed)],
         batch_size=sweep.batch_size,
-        hidden=sweep.hidden,
+        hidden_layer_sizes=sweep.hidden_layer_sizes,
         output_relu=sweep.output_relu,
         split_seed=seed,
     ):
         for name, rows in X.items():
             logits[name].append(epoch.network.forward(rows)[0].double())
-        if epoch.number == sweep.epochs:
+        if epoch.number == sweep.max_epochs:
             break
     # the epochs are a stack of configurations here: all are scaled at once
     z = {name: torch.stack(values) for name, values in logits.items()}
@@ -86,29 +78,29 @@ def _by_recipe(data: Dataset, sweep: Sweep, seed: int) -> pa.Table:
     problem = problem.divided(torch.from_numpy(val.group), n_groups)
 
     def ece(t: Floats) -> Floats:
-        table = _table(_softmax(z["val"].numpy(), t, val), val, n_groups, 15, ["bins"])
+        table = _table(_scaled(z["val"].numpy(), t, val), val, n_groups, 15, ["bins"])
         return METRICS["ece"].of(table.pooled())[:, 0]
 
-    found, _, _ = paper_temperatures(problem, ece, len(val.y), sweep.epochs)
+    found, _, _ = paper_temperatures(problem, ece, len(val.y), sweep.max_epochs)
     before = _figures(z["test"].numpy(), np.ones_like(found), test, split)
     after = _figures(z["test"].numpy(), found, test, split)
-    columns = {"split_seed": np.full(sweep.epochs, seed), "epoch": 1 + np.arange(sweep.epochs)}
-    columns |= {f"test_{name}": values for name, values in before.items()}
-    columns |= {f"test_recipe_{name}": values for name, values in after.items()}
+    columns = {
+        "split_seed": np.full(sweep.max_epochs, seed),
+        "epoch": 1 + np.arange(sweep.max_epochs),
+    }
+    for how, figures in ((None, before), ("recipe", after)):
+        columns |= {run_column("test", name, how): values for name, values in figures.items()}
     columns |= {f"temperature_{g}": found[:, g] for g in range(n_groups)}
     return pa.table(columns)
 
 
 def _config(sweep: Sweep, seed: int) -> Config:
-    return Config("ce", None, 1.0, seed, sweep.rate)
+    return Config("ce", None, 1.0, seed, sweep.learning_rate)
 
 
-def _softmax(z: Floats, t: Floats, part: Part) -> Floats:
+def _scaled(z: Floats, t: Floats, part: Part) -> Floats:
     """Return probabilities (class, config, n) of logits (config, n, class) over temperatures."""
-    scaled = np.moveaxis(z, -1, 0) / t[:, part.group]
-    prob: Floats = np.exp(scaled - scaled.max(0))
-    prob /= prob.sum(0)
-    return prob
+    return softmax(np.moveaxis(z, -1, 0), t[:, part.group], axis=0)
 
 
 def _table(prob: Floats, part: Part, n_groups: int, bins: int, sums: list[str]) -> AuditTable:
@@ -125,7 +117,7 @@ def _table(prob: Floats, part: Part, n_groups: int, bins: int, sums: list[str]) 
 
 def _figures(z: Floats, t: Floats, part: Part, split: Split) -> dict[str, Floats]:
     """Measure logits (config, n, class) divided by temperatures (config, group)."""
-    prob, n_groups = _softmax(z, t, part), t.shape[1]
+    prob, n_groups = _scaled(z, t, part), t.shape[1]
     count = np.zeros((n_groups, len(prob)))
     np.add.at(count, (split.train.group, split.train.y), 1.0)
     fifteen = _table(prob, part, n_groups, 15, ["bins", "rates"])

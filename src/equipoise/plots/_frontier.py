@@ -1,4 +1,4 @@
-"""Points of two measures, and the Pareto curve of each technique."""
+"""Points of two measures, and the Pareto curve of each loss."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ RING: dict[str, Any] = {
 def plot_frontier(
     points: Any,
     *,
-    technique: Any = None,
+    loss: Any = None,
     frequency: Any = None,
     chosen: Any = None,
     reference: Any = None,
@@ -58,7 +58,7 @@ def plot_frontier(
     ylabel: str = "ECE",
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw points of two measures, lower being better, and the Pareto curve of each technique.
+    """Draw points of two measures, lower being better, and the Pareto curve of each loss.
 
     Parameters
     ----------
@@ -66,8 +66,8 @@ def plot_frontier(
         (point, 2), or a table as `equipoise.search.select` takes: pandas, polars, PyArrow, or a
         mapping of names to columns. Points that are not finite are left out. Rows that are not
         accurate enough are for the caller to leave out, see `equipoise.search.within_slack`.
-    technique
-        (point,) names: a colour and a curve for each. By default a table's column "technique",
+    loss
+        (point,) names: a colour and a curve for each. By default a table's column "loss",
         and one curve for an array.
     frequency
         (point,) numbers from 0 to 1, from `equipoise.metrics.frontier_frequency`: how large and
@@ -83,14 +83,14 @@ def plot_frontier(
     ax
         Axes to draw on; by default those of a new figure.
     """
-    array, names = _points(points, technique, columns)
+    array, names = _points(points, loss, columns)
     finite = np.isfinite(array).all(1)
     if not finite.any():
         raise ValueError("points: none is finite, so there is nothing to draw")
     series = list(dict.fromkeys(names[finite].tolist()))
     if len(series) > MOST_SERIES:
         raise ValueError(
-            f"{len(series)} techniques cannot be told apart in one picture; "
+            f"{len(series)} losses cannot be told apart in one picture; "
             f"draw at most {MOST_SERIES} at a time"
         )
     often = None if frequency is None else _frequency(frequency, len(array))
@@ -128,7 +128,7 @@ def plot_frontier(
 
 
 def _curve(ax: Axes, own: Floats, often: Floats | None, style: dict[str, Any]) -> Any:
-    """Draw one technique: its points, and a line through those on its frontier."""
+    """Draw one loss: its points, and a line through those on its frontier."""
     colour = style["color"]
     if often is None:
         x, y = own[~pareto_mask(own)].T
@@ -158,10 +158,8 @@ def _shade(ax: Axes, pair: Floats) -> None:
     ax.fill_between([corner[0], pair[0]], corner[1], pair[1], color=GREY, alpha=0.1, linewidth=0)
 
 
-def _points(
-    points: Any, technique: Any, wanted: tuple[str, str]
-) -> tuple[Floats, NDArray[np.object_]]:
-    """Return the points (n, 2) and the name of each point's technique, or None."""
+def _points(points: Any, loss: Any, wanted: tuple[str, str]) -> tuple[Floats, NDArray[np.object_]]:
+    """Return the points (n, 2) and the name of each point's loss, or None."""
     frame: Any = None
     if isinstance(points, Mapping):
         frame = points
@@ -179,14 +177,14 @@ def _points(
                 f"{', '.join(map(str, frame))}"
             )
         array = np.stack([matrix(frame[name], name) for name in wanted], 1).astype(np.float64)
-        technique = frame.get("technique") if technique is None else technique
+        loss = frame.get("loss") if loss is None else loss
     if array.ndim != 2 or array.shape[1] != 2 or not len(array):
         raise ValueError(f"points must be (point, 2), at least one, got shape {array.shape}")
     names = np.full(len(array), None, dtype=object)
-    if technique is not None:
-        given = column(technique, "technique")
+    if loss is not None:
+        given = column(loss, "loss")
         if len(given) != len(array):
-            raise ValueError(f"technique has {len(given)} names, but there are {len(array)} points")
+            raise ValueError(f"loss has {len(given)} names, but there are {len(array)} points")
         names[:] = given.tolist()
     return array, names
 

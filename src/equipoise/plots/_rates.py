@@ -49,7 +49,7 @@ def plot_group_rates(
     y_prob
         Probabilities (n, K), or (n,) for the second label of a binary problem.
     sensitive_features
-        One column, or several whose intersection is meant.
+        The groups: one column, or several for their intersections.
     labels
         Label of each column of `y_prob`.
     base_rates

@@ -47,7 +47,7 @@ def plot_reliability(
     y_prob
         Probabilities (n, K), or (n,) for the second label of a binary problem.
     sensitive_features
-        One column, or several whose intersection is meant. None: one line for all rows.
+        The groups: one column, or several for their intersections. None: one line for all rows.
     n_bins
         Number of confidence bins of equal width.
     labels

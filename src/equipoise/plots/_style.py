@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise._inputs import group_name
+from equipoise._inputs import shown
 from equipoise.auditing import wilson
 from equipoise.metrics import AuditTable
 
@@ -76,7 +76,7 @@ def look(i: int) -> dict[str, Any]:
 
 def short_name(name: Hashable) -> str:
     """Return a name as matplotlib shows it: short, and never read as a formula."""
-    text = group_name(name)
+    text = shown(name)
     if len(text) > LONGEST:
         text = text[: LONGEST - 1] + "…"
     return text.replace("$", r"\$")

@@ -15,7 +15,7 @@ Objective = Literal["balanced", "pe", "ece"]
 OBJECTIVES = ("balanced", "pe", "ece")
 
 BASELINE = "ce"
-"""The technique whose medians are the unit of the balanced score."""
+"""The loss whose medians are the unit of the balanced score."""
 
 TOLERANCE = 1e-9
 """Differences of accuracy closer than this to the slack equal it."""
@@ -74,6 +74,19 @@ def balanced_score(pe: Any, ece: Any, pe_ce: float, ece_ce: float) -> Floats:
     return scaled
 
 
+def baseline_medians(pe: Any, ece: Any, rows: Mask) -> tuple[float, float] | None:
+    """Return the median PE and ECE of cross-entropy, the units of the balanced score.
+
+    `rows` marks its rows. Those whose PE or ECE is not finite do not count; None where none is
+    left.
+    """
+    both = np.asarray(pe, np.float64), np.asarray(ece, np.float64)
+    counted = rows & np.isfinite(both[0]) & np.isfinite(both[1])
+    if not counted.any():
+        return None
+    return float(np.median(both[0][counted])), float(np.median(both[1][counted]))
+
+
 def choose(
     accuracy: Any,
     pe: Any,
@@ -126,14 +139,13 @@ def choose(
             raise ValueError(
                 "objective 'balanced' needs baseline=, which marks the rows of cross-entropy"
             )
-        ce = usable & masks["baseline"]
-        if not ce.any():
+        units = baseline_medians(pes, eces, within & masks["baseline"])
+        if units is None:
             raise ValueError(
                 f"no row of cross-entropy ({BASELINE!r}) with a finite PE and ECE is within "
                 f"{slack} of the best accuracy, so the balanced score has no unit; add such runs, "
                 "widen the slack, or choose with objective='pe' or 'ece'"
             )
-        units = float(np.median(pes[ce])), float(np.median(eces[ce]))
         score = balanced_score(pes, eces, *units)
     else:
         score = pes if objective == "pe" else eces

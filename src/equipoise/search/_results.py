@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.metrics import frontier_frequency, pareto_mask
-from equipoise.search._choice import within_slack
+from equipoise.search._choice import BASELINE, balanced_score, baseline_medians, within_slack
+from equipoise.search._interval import mean_interval
 from equipoise.search._selection import select
+from equipoise.training import run_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +32,7 @@ METRICS = ("accuracy", "pe", "ece", "log_loss", "pe_deterministic")
 class Trial:
     """A configuration of a search; `control` counts runs of cross-entropy from other weights."""
 
-    technique: str
+    loss: str
     rho: tuple[float, ...] | None
     lam: float
     control: int = 0
@@ -61,11 +63,8 @@ class Tradeoffs:
 
     def values(self, part: str, metric: str) -> Floats:
         """Return a metric of every point, (split, point); points are calibration, trial, epoch."""
-        found = []
-        for how in self.calibrate:
-            plain = metric in ("accuracy", "pe_deterministic")
-            name = f"{part}_{metric}" if plain or how is None else f"{part}_{how}_{metric}"
-            found.append(self.columns[name.replace("_ece", "_ece15")])
+        name = "ece15" if metric == "ece" else metric
+        found = [self.columns[run_column(part, name, how)] for how in self.calibrate]
         stacked = np.stack(found)  # (calibration, trial, split, epoch)
         return np.moveaxis(stacked, 2, 0).reshape(self.splits, -1)
 
@@ -81,7 +80,7 @@ class Tradeoffs:
             return np.asarray(column[index])
 
         return {
-            "technique": of([t.technique for t in self.trials], trial),
+            "loss": of([t.loss for t in self.trials], trial),
             "rho": of([t.rho for t in self.trials], trial),
             "lam": np.array([t.lam for t in self.trials])[trial],
             "control": np.array([t.control for t in self.trials])[trial],
@@ -97,16 +96,14 @@ class Tradeoffs:
         found["point"] = np.arange(len(found["epoch"]))
         return found
 
-    def choice(
-        self, objective: Objective, slack: float, technique: str | None = None
-    ) -> dict[str, Any]:
+    def choice(self, objective: Objective, slack: float, loss: str | None = None) -> dict[str, Any]:
         """Return the row of `table` that is best on validation, as `equipoise.search.select`."""
         table = self.table()
         table["val_ece15"] = table["val_ece"]  # select knows the ECE by its bins
         if np.isnan(table["val_pe"]).all():  # without groups there is no PE
             table["val_pe"] = np.zeros(len(table["val_pe"]))
             objective = objective if callable(objective) else "ece"
-        row = select(table, slack, objective, technique=technique)  # type: ignore[arg-type]
+        row = select(table, slack, objective, loss=loss)  # type: ignore[arg-type]
         del row["val_ece15"]
         return row
 
@@ -137,7 +134,7 @@ class Tradeoffs:
             frame[f"val_{metric}"] = table[f"val_{metric}"][on]
         for metric in ("accuracy", "pe", "ece"):
             test = self.values("test", metric)[:, on]
-            spans = [interval(column) for column in test.T]
+            spans = [mean_interval(column) or (np.nan, np.nan) for column in test.T]
             frame[f"test_{metric}"] = test.mean(0)
             # none of them is below 0
             frame[f"test_{metric}_low"] = [np.maximum(low, 0.0) for low, _ in spans]
@@ -145,26 +142,26 @@ class Tradeoffs:
         return frame.sort_values(["val_pe", "val_ece"], ignore_index=True)
 
     def verdict(self, objective: Objective, slack: float) -> tuple[str, dict[str, Any]]:
-        """Say whether the choice beats that of cross-entropy on test, with the numbers."""
+        """Return whether the choice beats cross-entropy on test, and the numbers behind it."""
         chosen = self.choice(objective, slack)
-        name = chosen["technique"]
-        if name == "ce":
+        name = chosen["loss"]
+        if name == BASELINE:
             return (
-                "No technique beats cross-entropy given as many runs: on validation the choice is "
+                "No loss beats cross-entropy given as many runs: on validation the choice is "
                 "cross-entropy itself.",
-                {"technique": name},
+                {"loss": name},
             )
         try:
-            control = self.choice(objective, slack, "ce")
+            control = self.choice(objective, slack, BASELINE)
         except ValueError:
             return (
                 f"{name} was chosen; cross-entropy has nothing within the slack to compare with.",
-                {"technique": name},
+                {"loss": name},
             )
         ours, theirs = (self._test_scores(row, objective, slack) for row in (chosen, control))
-        low, high = interval(theirs - ours)
+        low, high = mean_interval(theirs - ours) or (np.nan, np.nan)
         numbers = {
-            "technique": name,
+            "loss": name,
             "score": float(ours.mean()),
             "control_score": float(theirs.mean()),
             "difference": float((theirs - ours).mean()),
@@ -180,7 +177,7 @@ class Tradeoffs:
         if low > 0:
             return f"{name} beats cross-entropy given as many runs: {detail}", numbers
         return (
-            f"No technique clearly beats cross-entropy given as many runs: {name} has {detail}",
+            f"No loss clearly beats cross-entropy given as many runs: {name} has {detail}",
             numbers,
         )
 
@@ -197,24 +194,7 @@ class Tradeoffs:
         if objective == "pe":
             return test["pe"]
         table = self.table()
-        ce = (table["technique"] == "ce") & within_slack(table["val_accuracy"], slack)
-        ce &= np.isfinite(table["val_pe"]) & np.isfinite(table["val_ece"])
-        pe, ece = (float(np.median(table[f"val_{m}"][ce])) for m in ("pe", "ece"))
-        return np.asarray(test["pe"] / pe + test["ece"] / ece)
-
-
-def interval(values: Floats) -> tuple[float, float]:
-    """Return the 95% interval of a mean over splits, by Student's t; nan of a single one.
-
-    Examples
-    --------
-    >>> [round(v, 3) for v in interval(np.array([1.0, 2.0, 3.0]))]
-    [-0.484, 4.484]
-    """
-    from scipy.special import stdtrit
-
-    if len(values) < 2:
-        return float("nan"), float("nan")
-    with np.errstate(invalid="ignore"):
-        half = stdtrit(len(values) - 1, 0.975) * values.std(ddof=1) / np.sqrt(len(values))
-        return float(values.mean() - half), float(values.mean() + half)
+        ce = (table["loss"] == BASELINE) & within_slack(table["val_accuracy"], slack)
+        units = baseline_medians(table["val_pe"], table["val_ece"], ce)
+        assert units is not None  # or nothing would have been chosen
+        return balanced_score(test["pe"], test["ece"], *units)

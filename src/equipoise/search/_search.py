@@ -2,58 +2,66 @@
 
 from __future__ import annotations
 
-import itertools
+import dataclasses
+import os
 import time
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from equipoise._files import read_model, write_model
+from equipoise._inputs import from_plain, to_plain
 from equipoise.calibration import GroupTemperatureScaling
-from equipoise.datasets import Part, Preprocessor, Split, shuffled, split_rows
-from equipoise.search._choice import within_slack
+from equipoise.datasets import Split
+from equipoise.search._choice import OBJECTIVES, within_slack
+from equipoise.search._plan import POOLED, pooled_groups, splits_of, trials_of
 from equipoise.search._results import Objective, Tradeoffs, Trial
-from equipoise.training import GroupwiseMLPClassifier, checked_rows
+from equipoise.training import (
+    CALIBRATIONS,
+    CHUNK,
+    LOSS_NAMES,
+    Bar,
+    Config,
+    GroupEstimator,
+    GroupwiseMLPClassifier,
+    checked_rows,
+    rho_from_plain,
+    rho_to_plain,
+    train_stack,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["POOLED", "FrontierSearch"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-POOLED = "(small groups)"
-"""The group that groups below the minimum size are pooled into."""
+FORMAT = "equipoise.FrontierSearch/1"
 
 BLOCK = 64
 """Configurations that train at a time; of a search that is stopped, whole blocks are kept."""
-
-WEIGHTS = (0.0, 0.5, 1.0)
-"""The steps t of `rho="auto"`, from equal weights to the groups' shares."""
 
 
 class _Stopped(Exception):
     """The time is up."""
 
 
-class FrontierSearch(ClassifierMixin, BaseEstimator):
+class FrontierSearch(GroupEstimator):
     """Train a grid of configurations, and choose among the best trade-offs.
 
     The rows are split 6:1:1 into training, validation and test, several times over. All
     configurations train on each split in one stacked program. Choices are made on validation,
-    averaged over the splits; test figures are read of what was chosen only.
+    averaged over the splits; the test sets are read for the frontier and the choice only.
 
     Parameters
     ----------
-    techniques
+    loss
         "all", or some of `equipoise.training.LOSSES`.
     rho
         Weights of the groups in the loss. "auto": from equal weights to the groups' shares,
@@ -61,25 +69,25 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
         ("equal", "share", a number, a dict), or a list of these.
     lam
         Strengths of the calibration term.
-    seeds
+    n_seeds
         Number of splits, each with its own initial weights.
     slack
-        Accuracy that may be given up: what is chosen is within this of the best.
+        Largest accuracy given up: a choice is within this of the best validation accuracy.
     calibrate
         Calibrations to consider: None, "common" and "group".
     objective
-        What `predict` and `predict_proba` use: see `select`.
+        Objective to minimise by the default choice: see `select`.
     control
-        Whether cross-entropy gets as many runs as a technique, from other initial weights. Without
-        that, the best of many runs always looks better than the one it is compared with.
+        Whether cross-entropy, the control, gets as many runs as the loss with most, from other
+        initial weights. The best of many runs looks better than a single run by chance alone.
     cv
         Folds instead of random splits: a number or a scikit-learn splitter. Each fold is the test
         part once, and an eighth of the other rows validation.
-    epochs, hidden_layer_sizes, learning_rate, batch_size
+    max_epochs, hidden_layer_sizes, learning_rate, batch_size
         As in `GroupwiseMLPClassifier`; every epoch is a candidate.
     min_group_size, small_groups
-        What to do with groups of fewer rows: "pool" them into one (a single one stays by itself),
-        "keep" them, or "error". Pooling is reported as a warning.
+        What to do with groups of fewer rows: "pool" them into one (a single small group stays as
+        it is), "keep" them, or "error". Pooling warns.
     shrinkage, unseen_group, sensitive_columns
         As in `GroupwiseMLPClassifier`.
     refit
@@ -108,7 +116,7 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
     >>> rng = np.random.default_rng(0)
     >>> X, a = rng.normal(size=(400, 3)), rng.choice(["f", "m"], 400)
     >>> y = (X[:, 0] + rng.normal(size=400) > 0).astype(int)
-    >>> search = FrontierSearch(("ce", "mmce"), lam=(1.0,), seeds=2, epochs=5)
+    >>> search = FrontierSearch(("ce", "mmce"), lam=(1.0,), n_seeds=2, max_epochs=5)
     >>> model = search.fit(X, y, sensitive_features=a).select("ece")
     >>> model.predict_proba(X[:2], sensitive_features=a[:2]).shape
     (2, 2)
@@ -116,17 +124,17 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        techniques: str | Sequence[str] = "all",
+        loss: str | Sequence[str] = "all",
         rho: Any = "auto",
         lam: Sequence[float] = (0.5, 2.0, 10.0),
         *,
-        seeds: int = 3,
+        n_seeds: int = 3,
         slack: float = 0.05,
         calibrate: Sequence[str | None] = (None, "group"),
         objective: Objective = "balanced",
         control: bool = True,
         cv: Any = None,
-        epochs: int = 50,
+        max_epochs: int = 50,
         hidden_layer_sizes: tuple[int, ...] = (128, 64),
         learning_rate: float = 1e-3,
         batch_size: int = 256,
@@ -140,16 +148,16 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
         progress: Callable[[int, int], None] | bool = False,
         random_state: Any = None,
     ) -> None:
-        self.techniques = techniques
+        self.loss = loss
         self.rho = rho
         self.lam = lam
-        self.seeds = seeds
+        self.n_seeds = n_seeds
         self.slack = slack
         self.calibrate = calibrate
         self.objective = objective
         self.control = control
         self.cv = cv
-        self.epochs = epochs
+        self.max_epochs = max_epochs
         self.hidden_layer_sizes = hidden_layer_sizes
         self.learning_rate = learning_rate
         self.batch_size = batch_size
@@ -163,18 +171,14 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
         self.progress = progress
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
-        """Say that missing values are fine."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
-
     # --- fit ---
 
-    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+    ) -> Self:
         """Train the grid on every split.
 
-        Ctrl-C, or the time limit, stops the search: what is done is kept and can be chosen from.
+        Ctrl-C or the time limit stops the search; finished configurations are kept.
 
         Parameters
         ----------
@@ -183,19 +187,26 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
         y
             Labels, of any coding.
         sensitive_features
-            One column, or several whose intersection is meant. Without groups there is no PE, and
-            every named objective is the ECE.
+            The groups: one column, or several for their intersections. Without groups there is no
+            PE, and every named objective is the ECE.
+        sample_weight
+            (n,) weights in the losses, the metrics and the temperatures, as in
+            `GroupwiseMLPClassifier`.
         """
         started = time.monotonic()
         self._check_params()
-        rows = checked_rows(self, X, y, sensitive_features)
-        self.classes_, self.groups_ = rows.classes, list(rows.groups)
-        members = self._pool(rows.members)
-        random = check_random_state(self.random_state)
-        seed = int(random.randint(np.iinfo(np.int32).max))
-        splits = self._splits(rows.X, rows.codes, members, seed)
-        share = np.bincount(members, minlength=max(len(self.groups_), 1)) / len(members)
-        self._found = self._train(splits, self._grid(share), seed, started)
+        rows = checked_rows(self, X, y, sensitive_features, sample_weight)
+        members, self.groups_, self.pooled_ = pooled_groups(
+            rows, self.min_group_size, self.small_groups
+        )
+        self.classes_ = rows.classes
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        share = rows.group_shares(members, len(self.groups_))
+        trials = trials_of(
+            self._loss_names(), self.rho, self.lam, self.groups_, share, control=self.control
+        )
+        splits = splits_of(rows, members, self.cv, self.n_seeds, seed)
+        self._found = self._train(splits, trials, seed, started)
         # kept for models that are chosen later, and trained on all rows
         self._rows, self._members, self._seed = rows, members, seed
         self.verdict_, self.comparison_ = self._found.verdict(self.objective, self.slack)
@@ -205,18 +216,16 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
         return self
 
     def _check_params(self) -> None:
-        from equipoise.training import LOSSES
-
-        unknown = [t for t in self._techniques() if t not in LOSSES]
+        names = self._loss_names()
+        unknown = [name for name in names if name not in LOSS_NAMES]
         if unknown:
-            raise ValueError(f"unknown technique {unknown[0]!r}; there are {', '.join(LOSSES)}")
-        if not self._techniques() or not len(self.lam):
-            raise ValueError("techniques and lam must name at least one each")
-        for name in ("seeds", "epochs", "batch_size"):
+            raise ValueError(f"unknown loss {unknown[0]!r}; there are {', '.join(LOSS_NAMES)}")
+        if not names or not len(self.lam):
+            raise ValueError("loss and lam must name at least one each")
+        for name in ("n_seeds", "max_epochs", "batch_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)!r}")
-        bad = [c for c in self.calibrate if c not in (None, "common", "group")]
-        if bad or not len(self.calibrate):
+        if not set(self.calibrate) <= set(CALIBRATIONS) or not len(self.calibrate):
             raise ValueError(
                 f"calibrate must list None, 'common' or 'group', got {self.calibrate!r}"
             )
@@ -224,7 +233,7 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
             raise ValueError(
                 f"small_groups must be 'pool', 'keep' or 'error', got {self.small_groups!r}"
             )
-        if not callable(self.objective) and self.objective not in ("balanced", "pe", "ece"):
+        if not callable(self.objective) and self.objective not in OBJECTIVES:
             raise ValueError(
                 "objective must be 'balanced', 'pe', 'ece' or a function of a row, "
                 f"got {self.objective!r}"
@@ -232,117 +241,23 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
         if self.time_limit is not None and not self.time_limit > 0:
             raise ValueError(f"time_limit must be positive seconds, got {self.time_limit!r}")
         within_slack(np.zeros(1), self.slack)
-        self._model("ce", None, 1.0, self.epochs, None)._check_params()
+        self._model("ce", None, 1.0, self.max_epochs, None)._check_params()
 
-    def _techniques(self) -> list[str]:
-        from equipoise.training import LOSSES
-
-        if isinstance(self.techniques, str):
-            return list(LOSSES) if self.techniques == "all" else [self.techniques]
-        return list(dict.fromkeys(self.techniques))
-
-    def _pool(self, members: Ints) -> Ints:
-        """Put groups below the minimum size together, by the policy."""
-        count = np.bincount(members, minlength=len(self.groups_))
-        small = [g for g, n in enumerate(count) if self.groups_ and n < self.min_group_size]
-        self.pooled_: dict[Hashable, int] = {}
-        if not small or self.small_groups == "keep":
-            return members
-        listed = ", ".join(f"{self.groups_[g]!r} ({count[g]} rows)" for g in small)
-        if self.small_groups == "error":
-            raise ValueError(
-                f"groups below min_group_size={self.min_group_size}: {listed}; merge them, or "
-                "pass small_groups='pool' or 'keep'"
-            )
-        pooled = len(small) > 1
-        warnings.warn(
-            f"groups below min_group_size={self.min_group_size}: {listed}; "
-            + (
-                "they are pooled into one"
-                if pooled
-                else "its figures rest on few rows, and its temperature is shrunk towards the "
-                "common one"
-            ),
-            UserWarning,
-            stacklevel=3,
-        )
-        if not pooled:
-            return members
-        self.pooled_ = {self.groups_[g]: int(count[g]) for g in small}
-        kept = [g for g in range(len(self.groups_)) if g not in small]
-        place = np.full(len(self.groups_), len(kept))
-        place[kept] = np.arange(len(kept))
-        self.groups_ = [*(self.groups_[g] for g in kept), POOLED]
-        return np.asarray(place[members], np.int64)
-
-    def _grid(self, share: Floats) -> list[Trial]:
-        """Return all configurations, cross-entropy first and the others mixed."""
-        from equipoise.training import LOSSES
-
-        rhos = self._rhos(share)
-        found = []
-        for name in self._techniques():
-            if name == "ce":
-                continue
-            lams = [float(v) for v in self.lam] if LOSSES[name].added else [1.0]
-            found += [Trial(name, rho, lam) for rho, lam in itertools.product(rhos, lams)]
-        # a search that is stopped has then tried some of every technique
-        order = np.random.default_rng(0).permutation(len(found))
-        budget = max((sum(t.technique == n for t in found) for n in self._techniques()), default=1)
-        controls = max(1, budget) if self.control else int("ce" in self._techniques())
-        return [
-            *(Trial("ce", None, 1.0, j) for j in range(controls)),
-            *(found[i] for i in order),
-        ]
-
-    def _rhos(self, share: Floats) -> list[tuple[float, ...] | None]:
-        if len(share) < 2:
-            return [None]
-        if isinstance(self.rho, str) and self.rho == "auto":
-            steps = [tuple((1 - t) / len(share) + t * share) for t in WEIGHTS]
-            return list(dict.fromkeys(tuple(round(float(w), 12) for w in s) for s in steps))
-        given = self.rho if isinstance(self.rho, list | tuple) else [self.rho]
-        found: list[tuple[float, ...] | None] = []
-        for rho in given:
-            model = self._model("mmce", rho, 1.0, 1, None)
-            model.groups_ = list(self.groups_)
-            found.append(model._group_weights(share))
-        return found
-
-    def _splits(self, X: Floats, y: Ints, group: Ints, seed: int) -> list[Split]:
-        cells = group * len(self.classes_) + y
-        if self.cv is None:
-            number = self.seeds if len(y) >= 8 else 0
-            cuts = [split_rows(len(y), seed + s, cells) for s in range(number)]
-        else:
-            cuts = []
-            for s, (rest, test) in enumerate(check_cv(self.cv, y, classifier=True).split(X, y)):
-                order = rest[shuffled(len(rest), seed + s, cells[rest])]
-                val, train = np.split(order, [max(1, len(rest) // 8)])
-                cuts.append((np.sort(train), np.sort(val), np.sort(test)))
-        whole = all(len(np.unique(y[train])) == len(self.classes_) for train, _, _ in cuts)
-        if not cuts or not whole:
-            warnings.warn(
-                f"{len(y)} rows are too few to hold any out: choices are made on the training rows",
-                UserWarning,
-                stacklevel=3,
-            )
-            every = np.arange(len(y))
-            cuts = [(every, every, every)]
-        return [_prepared(X, y, group, cut) for cut in cuts]
+    def _loss_names(self) -> list[str]:
+        if isinstance(self.loss, str):
+            return list(LOSS_NAMES) if self.loss == "all" else [self.loss]
+        return list(dict.fromkeys(self.loss))
 
     def _train(
         self, splits: list[Split], trials: list[Trial], seed: int, started: float
     ) -> Tradeoffs:
         import torch
 
-        from equipoise.training import CHUNK, Bar, Config, train_stack
-
         most = 1 + max(t.control for t in trials)
         inits = np.random.default_rng(seed).integers(2**31, size=(len(splits), most))
         columns: dict[str, Floats] = {}
         done, self.stopped_ = 0, False
-        total = len(trials) * len(splits) * self.epochs
+        total = len(trials) * len(splits) * self.max_epochs
         with Bar(self.progress, total, len(trials) * len(splits), "searching") as advance:
             try:
                 for block in np.array_split(np.arange(len(trials)), -(-len(trials) // BLOCK)):
@@ -363,7 +278,7 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
 
                         configs = [
                             Config(
-                                trials[i].technique,
+                                trials[i].loss,
                                 trials[i].rho,
                                 trials[i].lam,
                                 int(inits[s, trials[i].control]),
@@ -374,15 +289,15 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
                         result = train_stack(
                             split,
                             configs,
-                            epochs=self.epochs,
+                            max_epochs=self.max_epochs,
                             batch_size=self.batch_size,
-                            hidden=self._model("ce", None, 1.0, 1, None)._hidden(),
+                            hidden_layer_sizes=self._model("ce", None, 1.0, 1, None)._hidden(),
                             split_seed=seed + s,
                             chunk=chunk,
                             progress=step,
                         )
                         for name, values in result.columns.items():
-                            shape = (len(trials), len(splits), self.epochs)
+                            shape = (len(trials), len(splits), self.max_epochs)
                             columns.setdefault(name, np.full(shape, np.nan))[block, s] = values
                     done = int(block[-1]) + 1
             except (_Stopped, KeyboardInterrupt):
@@ -419,16 +334,16 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
         return self._tradeoffs().frontier(self.slack)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the frontier of each technique on validation, and the default choice."""
+        """Draw the frontier of each loss on validation, and the default choice."""
         from equipoise.plots import plot_frontier
 
         table = self._tradeoffs().table()
         allowed = within_slack(table["val_accuracy"], self.slack)
-        pairs = zip(table["technique"][allowed], table["calibrate"][allowed], strict=True)
+        pairs = zip(table["loss"][allowed], table["calibrate"][allowed], strict=True)
         points = np.column_stack([table["val_pe"], table["val_ece"]])
         return plot_frontier(
             points[allowed],
-            technique=[t if c == "none" else f"{t} + {c}" for t, c in pairs],
+            loss=[t if c == "none" else f"{t} + {c}" for t, c in pairs],
             chosen=points[self._found.choice(self.objective, self.slack)["point"]],
             ax=ax,
             xlabel="PE on validation",
@@ -442,7 +357,7 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
         objective: Objective | None = None,
         slack: float | None = None,
         *,
-        technique: str | None = None,
+        loss: str | None = None,
     ) -> GroupwiseMLPClassifier:
         """Choose on validation, and return the model, trained on all rows.
 
@@ -450,33 +365,40 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
         ----------
         objective
             "pe", "ece", "balanced" (their sum in units of cross-entropy's medians), or a function
-            that takes a row and returns a number, lower being better. The row has technique, rho,
+            that takes a row and returns a number, lower being better. The row has loss, rho,
             lam, calibrate, epoch, and val_accuracy, val_pe, val_ece, val_log_loss and
             val_pe_deterministic, averaged over the splits.
         slack
-            How far below the best accuracy a row may be.
-        technique
-            Choose among the rows of this technique only.
+            Largest accuracy given up, against the best row.
+        loss
+            Choose among the rows of this loss only.
 
         Returns
         -------
         A fitted `GroupwiseMLPClassifier`; `choice_` is the row it was made from.
         """
-        row = self._tradeoffs().choice(
+        tradeoffs = self._tradeoffs()
+        if not hasattr(self, "_rows"):
+            raise ValueError(
+                "a search that was loaded has no rows, and select() trains on them; call fit again"
+            )
+        row = tradeoffs.choice(
             self.objective if objective is None else objective,
             self.slack if slack is None else slack,
-            technique,
+            loss,
         )
         weights = None
         if row["rho"] is not None:
             weights = dict(zip(self.groups_, row["rho"], strict=True))
         how = None if row["calibrate"] == "none" else row["calibrate"]
-        model = self._model(row["technique"], weights, row["lam"], row["epoch"], how)
+        model = self._model(row["loss"], weights, row["lam"], row["epoch"], how)
         rows, own = self._rows, None
         if self.groups_:
             own = np.empty(len(self._members), object)
             own[:] = [self.groups_[g] for g in self._members]
-        model.fit(rows.frame, rows.y, sensitive_features=own)
+        model.fit(rows.X, rows.y, sensitive_features=own, sample_weight=rows.weight)
+        if hasattr(self, "feature_names_in_"):
+            model.feature_names_in_ = self.feature_names_in_
         model.sensitive_columns = self.sensitive_columns
         if self.pooled_ and how == "group":
             _unpool(model, self.pooled_)
@@ -484,10 +406,10 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
         return model
 
     def _model(
-        self, technique: str, rho: Any, lam: float, epochs: int, calibrate: Any
+        self, loss: str, rho: Any, lam: float, epochs: int, calibrate: Any
     ) -> GroupwiseMLPClassifier:
         return GroupwiseMLPClassifier(
-            technique,
+            loss,
             rho,
             lam,
             hidden_layer_sizes=self.hidden_layer_sizes,
@@ -515,14 +437,86 @@ class FrontierSearch(ClassifierMixin, BaseEstimator):
             raise AttributeError("there is no model with refit=False; use select()")
         return self.best_estimator_
 
+    # --- files ---
 
-def _prepared(X: Floats, y: Ints, group: Ints, cut: tuple[Ints, Ints, Ints]) -> Split:
-    """Return the parts of a split, imputed and standardised on the first."""
-    preprocessor = Preprocessor.fit(X[cut[0]], [f"x{j}" for j in range(X.shape[1])])
-    train, val, test = (
-        Part(preprocessor.transform(X[rows]), y[rows], group[rows], rows) for rows in cut
-    )
-    return Split(train, val, test, preprocessor)
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write parameters, results and the default model as one file, without the rows.
+
+        A splitter `cv`, a function `progress` and a generator `random_state` cannot be written;
+        `load` gives their defaults instead.
+        """
+        found = self._tradeoffs()
+        if callable(self.objective):
+            raise ValueError(
+                "objective is a function, which cannot be saved; name one before that: "
+                "set_params(objective='balanced')"
+            )
+        params = self.get_params()
+        rho = rho_to_plain(params.pop("rho"))
+        for name, kinds in {"cv": int, "progress": bool, "random_state": int}.items():
+            if not isinstance(params[name], kinds | np.integer | None):
+                del params[name]
+        about = {
+            "format": FORMAT,
+            "params": {k: to_plain(v) for k, v in params.items()} | {"rho": rho},
+            "classes": [to_plain(v) for v in self.classes_.tolist()],
+            "groups": [to_plain(g) for g in self.groups_],
+            "pooled": [[to_plain(g), n] for g, n in self.pooled_.items()],
+            "n_features": self.n_features_in_,
+            "features": getattr(self, "feature_names_in_", np.array([])).tolist() or None,
+            "columns": list(found.columns),
+            "trials": [to_plain(dataclasses.astuple(t)) for t in found.trials],
+            "verdict": self.verdict_,
+            "comparison": {k: to_plain(v) for k, v in self.comparison_.items()},
+            "stopped": self.stopped_,
+            "model": None,
+        }
+        arrays = {f"results.{name}": values for name, values in found.columns.items()}
+        if hasattr(self, "best_estimator_"):
+            choice = {k: to_plain(v) for k, v in self.best_estimator_.choice_.items()}
+            about["model"], own = self.best_estimator_._to_file({"choice": choice})
+            arrays |= {f"model.{name}": values for name, values in own.items()}
+        write_model(path, about, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what `save` wrote; anything else is refused.
+
+        All results are there, and the default model predicts. `select` needs the rows: fit again.
+        """
+        about, arrays = read_model(path)
+        try:
+            return cls._from_file(about, arrays)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"{os.fspath(path)} is not a saved {cls.__name__}: {error}") from None
+
+    @classmethod
+    def _from_file(cls, about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        if about["format"] != FORMAT:
+            raise ValueError(f"its format is {about['format']!r}")
+        params = {k: from_plain(v) for k, v in about["params"].items()}
+        search = cls(**params | {"rho": rho_from_plain(about["params"]["rho"])})
+        search._check_params()
+        search.classes_ = np.array([from_plain(v) for v in about["classes"]])
+        search.groups_ = [from_plain(g) for g in about["groups"]]
+        search.pooled_ = {from_plain(g): n for g, n in about["pooled"]}
+        search.n_features_in_ = about["n_features"]
+        if about["features"] is not None:
+            search.feature_names_in_ = np.array(about["features"], dtype=object)
+        search.verdict_, search.stopped_ = about["verdict"], about["stopped"]
+        search.comparison_ = {k: from_plain(v) for k, v in about["comparison"].items()}
+        trials = [Trial(*from_plain(t)) for t in about["trials"]]
+        columns = {name: arrays[f"results.{name}"] for name in about["columns"]}
+        shape = (len(trials), *columns["diverged"].shape[1:])
+        if len(shape) != 3 or any(values.shape != shape for values in columns.values()):
+            raise ValueError("its results do not fit its configurations")
+        search._found = Tradeoffs(trials, columns, tuple(search.calibrate))
+        if about["model"] is not None:
+            own = {k.removeprefix("model."): v for k, v in arrays.items() if k[:6] == "model."}
+            model = GroupwiseMLPClassifier._from_file(about["model"], own)
+            model.choice_ = {k: from_plain(v) for k, v in model.extra_.pop("choice").items()}
+            search.best_estimator_ = model
+        return search
 
 
 def _unpool(model: GroupwiseMLPClassifier, pooled: dict[Hashable, int]) -> None:
@@ -530,6 +524,7 @@ def _unpool(model: GroupwiseMLPClassifier, pooled: dict[Hashable, int]) -> None:
     scaling, total = model.scaling_, sum(pooled.values())
     assert isinstance(scaling, GroupTemperatureScaling)
     temperature, share = scaling.temperatures_.pop(POOLED), scaling.shares_.pop(POOLED)
+    trust = scaling.trust_.pop(POOLED)
     for group, rows in pooled.items():
-        scaling.temperatures_[group] = temperature
+        scaling.temperatures_[group], scaling.trust_[group] = temperature, trust
         scaling.shares_[group] = share * rows / total

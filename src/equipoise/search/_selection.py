@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from equipoise._inputs import matrix
 from equipoise.search._choice import BASELINE, Objective, check_objective, choose, within_slack
+from equipoise.training import CALIBRATIONS, run_column
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-
-CALIBRATIONS = ("", "common", "group")
 
 SLICE = 1 << 12
 """Rows turned into dictionaries at a time."""
@@ -27,9 +26,9 @@ def select(
     slack: float = 0.05,
     objective: Objective | Callable[[dict[str, Any]], float] = "balanced",
     *,
-    calibration: Literal["", "common", "group"] = "",
+    calibration: Literal["common", "group"] | None = None,
     n_bins: int = 15,
-    technique: str | None = None,
+    loss: str | None = None,
 ) -> dict[str, Any]:
     """Return the best row among those whose validation accuracy is within the slack.
 
@@ -40,23 +39,23 @@ def select(
     ----------
     runs
         A row per run and epoch: a pandas, polars or PyArrow table, or a mapping of names to
-        columns. It has the columns ``technique`` and ``val_accuracy``, and with the calibration
+        columns. It has the columns ``loss`` and ``val_accuracy``, and with the calibration
         in their names ``val_pe`` and ``val_ece15`` (``val_group_pe``, ...).
     slack
         A row qualifies if its accuracy is above the best of all rows minus this; see
         `within_slack`.
     objective
-        What is least in the row chosen: "pe", "ece", or "balanced", their sum in units of the
-        medians of the qualifying rows of technique "ce"; see `balanced_score`. Rows whose PE or
+        What to minimise: "pe", "ece", or "balanced", their sum in units of the
+        medians of the qualifying rows of loss "ce"; see `balanced_score`. Rows whose PE or
         ECE is not finite are neither chosen nor in a median. Or a function that takes a row as a
         dictionary and returns a number, lower being better and nan meaning never; it sees only
         the rows that may be chosen.
     calibration
-        The temperatures applied: none "", "common" or "group". No effect on a function.
+        The temperatures applied: None, "common" or "group". No effect on a function.
     n_bins
         Bins of the ECE, as in the name of its column. No effect on a function.
-    technique
-        Choose among the rows of this technique only. Slack and medians stay those of all rows.
+    loss
+        Choose among the rows of this loss only. Slack and medians stay those of all rows.
 
     Returns
     -------
@@ -65,20 +64,20 @@ def select(
     Examples
     --------
     >>> runs = {
-    ...     "technique": ["ce", "ce", "mmce", "mmce"],
+    ...     "loss": ["ce", "ce", "mmce", "mmce"],
     ...     "val_accuracy": [0.80, 0.78, 0.79, 0.60],
     ...     "val_pe": [0.4, 0.6, 0.3, 0.0],
     ...     "val_ece15": [0.10, 0.10, 0.05, 0.0],
     ... }
     >>> select(runs)
-    {'technique': 'mmce', 'val_accuracy': 0.79, 'val_pe': 0.3, 'val_ece15': 0.05}
+    {'loss': 'mmce', 'val_accuracy': 0.79, 'val_pe': 0.3, 'val_ece15': 0.05}
     >>> select(runs, objective=lambda row: -row["val_accuracy"])["val_accuracy"]
     0.8
     """
     if not callable(objective):
         check_objective(objective)
     if calibration not in CALIBRATIONS:
-        raise ValueError(f"unknown calibration {calibration!r}; use '' (none), 'common' or 'group'")
+        raise ValueError(f"unknown calibration {calibration!r}; use None, 'common' or 'group'")
     columns = _columns(runs)
     accuracy = _numbers(columns, "val_accuracy")
     within = within_slack(accuracy, slack)
@@ -89,21 +88,20 @@ def select(
             "drop the runs that diverged, and check that the others were measured"
         )
     among = within
-    if technique is not None:
-        among = _of_technique(columns, technique, rows, len(within))
+    if loss is not None:
+        among = _of_loss(columns, loss, rows, len(within))
         if not among.any():
-            raise ValueError(_none_of(columns, technique, slack, float(accuracy[rows].max())))
+            raise ValueError(_none_of(columns, loss, slack, float(accuracy[rows].max())))
     if callable(objective):
         return _row(columns, _least(columns, np.flatnonzero(among), objective))
-    prefix = f"val_{calibration}" if calibration else "val"
     chosen = choose(
         accuracy,
-        _numbers(columns, f"{prefix}_pe"),
-        _numbers(columns, f"{prefix}_ece{n_bins}"),
+        _numbers(columns, run_column("val", "pe", calibration)),
+        _numbers(columns, run_column("val", f"ece{n_bins}", calibration)),
         slack=slack,
         objective=objective,
         baseline=(
-            _of_technique(columns, BASELINE, rows, len(within)) if objective == "balanced" else None
+            _of_loss(columns, BASELINE, rows, len(within)) if objective == "balanced" else None
         ),
         among=among,
     )
@@ -181,23 +179,21 @@ def _row(columns: Mapping[str, Any], position: int) -> dict[str, Any]:
     return next(_rows(columns, np.array([position])))
 
 
-def _of_technique(
-    columns: Mapping[str, Any], technique: str, rows: NDArray[np.intp], n: int
-) -> Mask:
-    """Return which of the `n` rows are among `rows` and of this technique."""
+def _of_loss(columns: Mapping[str, Any], loss: str, rows: NDArray[np.intp], n: int) -> Mask:
+    """Return which of the `n` rows are among `rows` and of this loss."""
     mask = np.zeros(n, dtype=bool)
-    mask[rows] = [str(v) == technique for v in _take(_find(columns, "technique"), rows)]
+    mask[rows] = [str(v) == loss for v in _take(_find(columns, "loss"), rows)]
     return mask
 
 
-def _none_of(columns: Mapping[str, Any], technique: str, slack: float, best: float) -> str:
-    everything = np.arange(len(columns["technique"]))
-    known = sorted({str(v) for v in _take(columns["technique"], everything)})
-    if technique not in known:
-        return f"runs has no row of technique {technique!r}; its techniques are {', '.join(known)}"
+def _none_of(columns: Mapping[str, Any], loss: str, slack: float, best: float) -> str:
+    everything = np.arange(len(columns["loss"]))
+    known = sorted({str(v) for v in _take(columns["loss"], everything)})
+    if loss not in known:
+        return f"runs has no row of loss {loss!r}; its losses are {', '.join(known)}"
     return (
-        f"technique {technique!r} has no row within {slack} of the best validation accuracy, "
-        f"{best:.4g}; widen the slack, or choose another technique"
+        f"loss {loss!r} has no row within {slack} of the best validation accuracy, "
+        f"{best:.4g}; widen the slack, or choose another loss"
     )
 
 

@@ -2,10 +2,10 @@
 
 ::
 
-    sweep = Sweep("compas", techniques=("ce", "mmce"), rhos=(0.4, 0.5), lams=(1.0, 5.0))
+    sweep = Sweep("compas", loss=("ce", "mmce"), rho=(0.4, 0.5), lam=(1.0, 5.0))
     store, work = plan(sweep, "runs/compas", load("compas"))
     run(work)
-    store.query("select technique, min(val_pe) from runs group by technique")
+    store.query("select loss, min(val_pe) from runs group by loss")
 
 A sweep that was stopped, or killed, does only what is missing when it is run again.
 """

@@ -9,14 +9,13 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any, Literal, TypeAlias
 
 from equipoise.datasets import Dataset
 from equipoise.sweep._grid import RunPart, Sweep, fingerprint
 from equipoise.sweep._store import Store, encode, to_table
-from equipoise.training import LOSSES, Bar, Loss
+from equipoise.training import LOSSES, Bar, Loss, run_in_threads, torch_threads, train_stack
 
 POLL = 1.0
 """Seconds between two looks at a part that another process has claimed."""
@@ -40,7 +39,7 @@ class Work:
     @property
     def steps(self) -> int:
         """Runs x epochs."""
-        return len(self.part.configs) * self.part.sweep.epochs
+        return len(self.part.configs) * self.part.sweep.max_epochs
 
     def done(self) -> bool:
         """Return whether the file is there."""
@@ -48,7 +47,7 @@ class Work:
 
     def keep(self, content: bytes, seconds: float) -> None:
         """Write the file."""
-        names = list(dict.fromkeys(c.technique for c in self.part.configs))
+        names = list(dict.fromkeys(c.loss for c in self.part.configs))
         self.store.write(
             self.part.key,
             content,
@@ -89,12 +88,12 @@ def run(
     work
         From `plan`, of one or more sweeps.
     losses
-        What each technique's name stands for.
+        What each loss's name stands for.
     engine
         "local": this machine's cores. "ray": a Ray cluster (extra `ray`).
     address
-        Of the Ray cluster; by default the one that this process is connected to, or else one that
-        is started on this machine and ends with the sweep.
+        Address of the Ray cluster; by default the one that this process is connected to, or else
+        one that is started on this machine and ends with the sweep.
     workers
         Parts at a time, each on one core; by default as many as torch has threads, or as the Ray
         cluster has cores.
@@ -148,25 +147,20 @@ def compute(
     progress: Callable[[int, int], None] | bool = False,
 ) -> tuple[bytes, float]:
     """Train and measure the runs of a part on one core; return its file, and the seconds taken."""
-    import torch
-
-    from equipoise.training import train_stack
-
-    started = time.monotonic()
-    torch.set_num_threads(1)  # of this thread: the numbers do not depend on the machine's cores
-    sweep = part.sweep
-    result = train_stack(
-        data.split(part.seed, stratify=sweep.stratify),
-        part.configs,
-        epochs=sweep.epochs,
-        batch_size=sweep.batch_size,
-        hidden=sweep.hidden,
-        output_relu=sweep.output_relu,
-        split_seed=part.seed,
-        workers=1,
-        losses=losses,
-        progress=progress,
-    )
+    started, sweep = time.monotonic(), part.sweep
+    with torch_threads(1):  # the numbers do not depend on the machine's cores
+        result = train_stack(
+            data.split(part.seed, stratify=sweep.stratify),
+            part.configs,
+            max_epochs=sweep.max_epochs,
+            batch_size=sweep.batch_size,
+            hidden_layer_sizes=sweep.hidden_layer_sizes,
+            output_relu=sweep.output_relu,
+            split_seed=part.seed,
+            workers=1,
+            losses=losses,
+            progress=progress,
+        )
     content = encode(to_table(result, sweep, part.seed, losses), part.key)
     return content, time.monotonic() - started
 
@@ -195,18 +189,7 @@ def _make_all(work: list[Work], make: Make, at_once: int, advance: Callable[[int
             elif mine and not stop.is_set():
                 item.keep(*make(item, step))
 
-    with ThreadPoolExecutor(at_once) as pool:
-        try:
-            futures = [pool.submit(one, item) for item in work]
-            wait(futures, return_when=FIRST_EXCEPTION)
-            for future in futures:
-                if future.done():
-                    future.result()
-        except BaseException:
-            # what runs ends with its epoch, what waits never starts
-            stop.set()
-            pool.shutdown(cancel_futures=True)
-            raise
+    run_in_threads(one, work, at_once, stop)
 
 
 @contextmanager

@@ -45,22 +45,22 @@ def _weights(value: Any) -> bool:
     return len(several) > 0 and all(_number(x) and x <= 1 for x in several)
 
 
-_LISTS = ("techniques", "rhos", "lams", "seeds", "hidden")
+_LISTS = ("loss", "rho", "lam", "seeds", "hidden_layer_sizes")
 _COUNT = (lambda x: _whole(x) and x > 0, "a whole number from 1 on")
 _SWITCH = (lambda x: isinstance(x, bool), "true or false")
 _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "dataset": (lambda x: isinstance(x, str) and x != "", "a name"),
-    "techniques": (lambda x: isinstance(x, str), "names"),
-    "rhos": (_weights, "numbers within 0..1"),
-    "lams": (_number, "numbers from 0 on"),
+    "loss": (lambda x: isinstance(x, str), "names"),
+    "rho": (_weights, "numbers within 0..1"),
+    "lam": (_number, "numbers from 0 on"),
     # stored in 32 bits, and controls add to them
     "seeds": (lambda x: _whole(x) and x <= 2**30, "whole numbers from 0 to 2**30"),
     "controls": _COUNT,
-    "epochs": _COUNT,
+    "max_epochs": _COUNT,
     "batch_size": _COUNT,
-    "hidden": (lambda x: _whole(x) and x > 0, "whole numbers from 1 on"),
+    "hidden_layer_sizes": (lambda x: _whole(x) and x > 0, "whole numbers from 1 on"),
     "output_relu": _SWITCH,
-    "rate": (lambda x: _number(x) and x > 0, "a number above 0"),
+    "learning_rate": (lambda x: _number(x) and x > 0, "a number above 0"),
     "stratify": _SWITCH,
 }
 
@@ -73,36 +73,36 @@ class Sweep:
     ----------
     dataset
         A name that `equipoise.datasets.load` knows; any other name where the data is passed along.
-    techniques
+    loss
         Losses to train with.
-    rhos
+    rho
         Weights of group 1, or one tuple of weights for each. Techniques without groups (ce) run
         once.
-    lams
+    lam
         Strengths of the added term. Techniques without one (ce, ls, fl, flsd) run once for each
         rho.
     seeds
         Each fixes the split, the order of the batches and the initial weights.
     controls
         Runs of plain cross-entropy for each seed, the first being the usual one and the others
-        starting from other weights: what the best of so many runs gives without any technique.
-    epochs, batch_size, hidden, output_relu, rate
+        starting from other weights: what the best of so many runs gives with cross-entropy alone.
+    max_epochs, batch_size, hidden_layer_sizes, output_relu, learning_rate
         Training and network, as in `equipoise.training.train_stack`.
     stratify
-        Whether the parts of the split have their share of every label in every group.
+        Whether the splits are stratified by label and group.
     """
 
     dataset: str
-    techniques: tuple[str, ...] = tuple(LOSSES)
-    rhos: tuple[float | tuple[float, ...], ...] = (0.5,)
-    lams: tuple[float, ...] = (1.0,)
+    loss: tuple[str, ...] = tuple(LOSSES)
+    rho: tuple[float | tuple[float, ...], ...] = (0.5,)
+    lam: tuple[float, ...] = (1.0,)
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     controls: int = 1
-    epochs: int = 500
+    max_epochs: int = 500
     batch_size: int = 256
-    hidden: tuple[int, ...] = (128, 64)
+    hidden_layer_sizes: tuple[int, ...] = (128, 64)
     output_relu: bool = False
-    rate: float = 1e-4
+    learning_rate: float = 1e-4
     stratify: bool = False
 
     def __post_init__(self) -> None:
@@ -119,21 +119,21 @@ class Sweep:
             bad = [x for x in (value if field in _LISTS else [value]) if not good(x)]
             if bad:
                 raise ValueError(f"{field} must be {what}, got {bad[0]!r}")
-        if len({len(v) if isinstance(v, tuple) else None for v in self.rhos}) > 1:
+        if len({len(v) if isinstance(v, tuple) else None for v in self.rho}) > 1:
             raise ValueError(
-                f"rhos must be all numbers, or all lists with a weight per group, got {self.rhos}"
+                f"rho must be all numbers, or all lists with a weight per group, got {self.rho}"
             )
-        for field in ("techniques", "rhos", "lams", "seeds"):
+        for field in ("loss", "rho", "lam", "seeds"):
             values = getattr(self, field)
             if len(set(values)) < len(values):
                 raise ValueError(f"{field} names something twice: {list(values)}")
-        if self.controls > 1 and "ce" not in self.techniques:
-            raise ValueError("controls are runs of ce; add it to techniques")
+        if self.controls > 1 and "ce" not in self.loss:
+            raise ValueError("controls are runs of ce; add it to loss")
         # 1 and 1.0 are the same number, and give the same key
-        rhos = (tuple(map(float, v)) if isinstance(v, tuple) else float(v) for v in self.rhos)
-        object.__setattr__(self, "rhos", tuple(rhos))
-        object.__setattr__(self, "lams", tuple(map(float, self.lams)))
-        object.__setattr__(self, "rate", float(self.rate))
+        rhos = (tuple(map(float, v)) if isinstance(v, tuple) else float(v) for v in self.rho)
+        object.__setattr__(self, "rho", tuple(rhos))
+        object.__setattr__(self, "lam", tuple(map(float, self.lam)))
+        object.__setattr__(self, "learning_rate", float(self.learning_rate))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Sweep:
@@ -160,21 +160,21 @@ class Sweep:
 
     def configs(self, seed: int, losses: Mapping[str, Loss] = LOSSES) -> list[Config]:
         """Return the runs of one seed."""
-        unknown = [t for t in self.techniques if t not in losses]
+        unknown = [t for t in self.loss if t not in losses]
         if unknown:
-            raise ValueError(f"unknown technique {unknown[0]!r}; there are {', '.join(losses)}")
+            raise ValueError(f"unknown loss {unknown[0]!r}; there are {', '.join(losses)}")
         found = []
-        for name in self.techniques:
+        for name in self.loss:
             loss = losses[name]
-            rhos = self.rhos if loss.grouped else (None,)
-            lams = self.lams if loss.added else (1.0,)
+            rhos = self.rho if loss.grouped else (None,)
+            lams = self.lam if loss.added else (1.0,)
             found += [
-                Config(name, rho, lam, seed, self.rate)
+                Config(name, rho, lam, seed, self.learning_rate)
                 for rho, lam in itertools.product(rhos, lams)
             ]
             if not loss.grouped:
                 found += [
-                    Config(name, None, 1.0, seed + CONTROL_STEP * j, self.rate)
+                    Config(name, None, 1.0, seed + CONTROL_STEP * j, self.learning_rate)
                     for j in range(1, self.controls)
                 ]
         return found
@@ -182,10 +182,10 @@ class Sweep:
     def parts(self, data: Dataset, losses: Mapping[str, Loss] = LOSSES) -> list[RunPart]:
         """Cut the sweep into parts of at most `RUNS` runs, all of one split and of equal size."""
         mark, n_groups = fingerprint(data), len(data.group_names)
-        wrong = [v for v in self.rhos if isinstance(v, tuple) and len(v) != n_groups]
+        wrong = [v for v in self.rho if isinstance(v, tuple) and len(v) != n_groups]
         if wrong:
             raise ValueError(
-                f"{self.dataset} has {n_groups} groups, but rhos has {list(wrong[0])}; "
+                f"{self.dataset} has {n_groups} groups, but rho has {list(wrong[0])}; "
                 "give a weight for each"
             )
         found = []
@@ -214,7 +214,15 @@ class RunPart:
         shared = {
             k: v
             for k, v in self.sweep.to_dict().items()
-            if k in ("dataset", "epochs", "batch_size", "hidden", "output_relu", "stratify")
+            if k
+            in (
+                "dataset",
+                "max_epochs",
+                "batch_size",
+                "hidden_layer_sizes",
+                "output_relu",
+                "stratify",
+            )
         }
         what = {
             "format": FORMAT,
@@ -226,13 +234,13 @@ class RunPart:
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:20]
 
 
-def meanings(techniques: Iterable[str], losses: Mapping[str, Loss]) -> dict[str, str]:
-    """Return a hash of each technique's loss that is not the library's own.
+def meanings(losses_named: Iterable[str], losses: Mapping[str, Loss]) -> dict[str, str]:
+    """Return a hash of each loss's loss that is not the library's own.
 
     It is of the loss's own text and attributes: what its function calls in turn is not looked at.
     """
     found = {}
-    for name in techniques:
+    for name in losses_named:
         loss = losses[name]
         if loss is not LOSSES.get(name):
             about = (_text(loss.term), loss.form, loss.added, loss.constants, loss.grouped)

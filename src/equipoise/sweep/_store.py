@@ -45,7 +45,7 @@ class Store:
     data
         The fingerprint of the data.
     losses
-        What each technique's name stands for.
+        What each loss's name stands for.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Store:
     ) -> None:
         self.folder = Path(folder)
         path = self.folder / ABOUT
-        own = {} if sweep is None else meanings(sweep.techniques, losses)
+        own = {} if sweep is None else meanings(sweep.loss, losses)
         if sweep is not None and not path.exists():
             about = {"sweep": sweep.to_dict(), "data": data, "format": FORMAT, "losses": own}
             self._create(path, about)
@@ -204,16 +204,16 @@ def to_table(
         return pa.array(values, kind).take(pa.array(which))
 
     def has(config: Config, attribute: str) -> bool:
-        return bool(getattr(losses[config.technique], attribute))
+        return bool(getattr(losses[config.loss], attribute))
 
     configs = result.configs
     rhos = [c.rho if has(c, "grouped") else None for c in configs]
     # of the sweep, not of these runs: all parts have the same columns
-    several = any(isinstance(rho, tuple) for rho in sweep.rhos)
+    several = any(isinstance(rho, tuple) for rho in sweep.rho)
     kind = pa.list_(pa.float64()) if several else pa.float64()
     columns: dict[str, pa.Array] = {
         "dataset": pa.array([sweep.dataset] * len(which)).dictionary_encode(),
-        "technique": each([c.technique for c in configs], pa.string()).dictionary_encode(),
+        "loss": each([c.loss for c in configs], pa.string()).dictionary_encode(),
         "rho": each(rhos, kind),
         "lam": each([c.lam if has(c, "added") else None for c in configs], pa.float64()),
         "split_seed": pa.array(np.full(len(which), split_seed), pa.int32()),

@@ -1,26 +1,88 @@
-"""Training: group-wise calibration losses, the stacked engine, and an estimator."""
+"""Training: group-wise calibration losses, the stacked engine, and an estimator.
 
-from equipoise.training._engine import CHUNK, Config, StackResult, epochs_of, train_stack
-from equipoise.training._kernel_sum import laplacian_form
-from equipoise.training._losses import LOSSES, Batch, GroupwiseLoss, Loss, mmce, mmce_w, safe_sqrt
-from equipoise.training._mlp import GroupwiseMLPClassifier, checked_rows
-from equipoise.training._progress import Bar
+Names of losses and columns need no torch; everything else is loaded where it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from equipoise.training._names import LOSS_NAMES, STOPPING
+from equipoise.training._run_columns import CALIBRATIONS, PARTS, run_column
+
+if TYPE_CHECKING:
+    from equipoise.training._engine import CHUNK, Config, StackResult, epochs_of, train_stack
+    from equipoise.training._kernel_sum import laplacian_form
+    from equipoise.training._losses import (
+        LOSSES,
+        Batch,
+        GroupwiseLoss,
+        Loss,
+        mmce,
+        mmce_w,
+        safe_sqrt,
+    )
+    from equipoise.training._mlp import GroupwiseMLPClassifier
+    from equipoise.training._progress import Bar
+    from equipoise.training._rho import resolve_rho, rho_from_plain, rho_to_plain
+    from equipoise.training._rows import FitRows, GroupEstimator, checked_rows, hold_out, prepared
+    from equipoise.training._threads import run_in_threads, torch_threads
 
 __all__ = [
+    "CALIBRATIONS",
     "CHUNK",
     "LOSSES",
+    "LOSS_NAMES",
+    "PARTS",
+    "STOPPING",
     "Bar",
     "Batch",
     "Config",
+    "FitRows",
+    "GroupEstimator",
     "GroupwiseLoss",
     "GroupwiseMLPClassifier",
     "Loss",
     "StackResult",
     "checked_rows",
     "epochs_of",
+    "hold_out",
     "laplacian_form",
     "mmce",
     "mmce_w",
+    "prepared",
+    "resolve_rho",
+    "rho_from_plain",
+    "rho_to_plain",
+    "run_column",
+    "run_in_threads",
     "safe_sqrt",
+    "torch_threads",
     "train_stack",
 ]
+
+_FILES = {
+    "_engine": ("CHUNK", "Config", "StackResult", "epochs_of", "train_stack"),
+    "_rho": ("resolve_rho", "rho_from_plain", "rho_to_plain"),
+    "_kernel_sum": ("laplacian_form",),
+    "_losses": ("LOSSES", "Batch", "GroupwiseLoss", "Loss", "mmce", "mmce_w", "safe_sqrt"),
+    "_mlp": ("GroupwiseMLPClassifier",),
+    "_progress": ("Bar",),
+    "_rows": ("FitRows", "GroupEstimator", "checked_rows", "hold_out", "prepared"),
+    "_threads": ("run_in_threads", "torch_threads"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    file = next((file for file, names in _FILES.items() if name in names), None)
+    if file is None:
+        raise AttributeError(f"module 'equipoise.training' has no attribute {name!r}")
+    try:
+        return getattr(import_module(f"equipoise.training.{file}"), name)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ImportError(
+            "equipoise.training needs torch: pip install 'equipoise[train]'"
+        ) from None

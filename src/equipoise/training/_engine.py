@@ -8,9 +8,9 @@ exact temperatures: the same definitions as everywhere else.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from equipoise.datasets import Split
-from equipoise.training._epoch_metrics import Measure, Rows
+from equipoise.training._epoch_metrics import Measure, RowTensors
 from equipoise.training._losses import LOSSES, Batch, GroupwiseLoss, Loss, group_weights, membership
 from equipoise.training._network import Adam, Layer, StackedMLP
 from equipoise.training._progress import Bar
+from equipoise.training._threads import run_in_threads, threads_for, torch_threads
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,23 +42,23 @@ class Config:
 
     Attributes
     ----------
-    technique
+    loss
         One of `equipoise.training.LOSSES`, or of the table of losses that is trained with.
     rho
         Weight of group 1, one weight per group, or None for the ungrouped loss.
     lam
         Strength of the calibration term.
     seed
-        Of the initial weights.
-    rate
+        Seed of the initial weights.
+    learning_rate
         Learning rate.
     """
 
-    technique: str = "ce"
+    loss: str = "ce"
     rho: float | tuple[float, ...] | None = None
     lam: float = 1.0
     seed: int = 0
-    rate: float = 1e-4
+    learning_rate: float = 1e-4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,9 +110,9 @@ def train_stack(
     split: Split,
     configs: Sequence[Config],
     *,
-    epochs: int = 500,
+    max_epochs: int = 500,
     batch_size: int = 256,
-    hidden: Sequence[int] = (128, 64),
+    hidden_layer_sizes: Sequence[int] = (128, 64),
     output_relu: bool = False,
     split_seed: int = 0,
     keep_epochs: Sequence[int] = (),
@@ -135,8 +136,8 @@ def train_stack(
     split
         Training, validation and test parts, from `Dataset.split`.
     configs
-        The runs; techniques, weights, seeds and learning rates may be mixed.
-    epochs, batch_size, hidden, output_relu
+        The runs; losses, weights, seeds and learning rates may be mixed.
+    max_epochs, batch_size, hidden_layer_sizes, output_relu
         The paper's values are 500, 256, (128, 64) and True; the last partial batch is kept.
     split_seed
         Fixes the order of the batches, which all configurations share.
@@ -149,35 +150,41 @@ def train_stack(
     device
         "cpu" or any other torch device (then one chunk at a time).
     dtype
-        Of weights and activations. Metrics are float64 always.
+        Precision of weights and activations. Metrics are always float64.
     losses
-        What each technique's name stands for.
+        What each loss's name stands for.
     progress
         True draws a bar on stderr; a function is called with the runs x epochs done and in all.
     """
     configs = tuple(configs)
-    _check(split, configs, epochs, batch_size, keep_epochs, losses)
+    _check(split, configs, max_epochs, batch_size, keep_epochs, losses)
     n_classes = _n_classes(split)
-    # a chunk shares its learning rate, and techniques stand together, so that each is one call
-    order = sorted(range(len(configs)), key=lambda i: (configs[i].rate, _kind(configs[i]), i))
+    # a chunk shares its learning rate, and losses stand together, so that each is one call
+    order = sorted(
+        range(len(configs)), key=lambda i: (configs[i].learning_rate, _kind(configs[i]), i)
+    )
     parts: list[list[int]] = []
     for i in order:
-        if parts and len(parts[-1]) < chunk and configs[parts[-1][0]].rate == configs[i].rate:
+        if (
+            parts
+            and len(parts[-1]) < chunk
+            and configs[parts[-1][0]].learning_rate == configs[i].learning_rate
+        ):
             parts[-1].append(i)
         else:
             parts.append([i])
     columns: dict[str, Floats] = {}
     layers: dict[int, list[list[Layer]]] = {e: [[] for _ in configs] for e in keep_epochs}
     stop, lock = threading.Event(), threading.Lock()
-    total = len(configs) * epochs
+    total = len(configs) * max_epochs
 
-    def run(part: list[int], advance: Callable[[int], None]) -> None:
+    def train(part: list[int]) -> None:
         for epoch in epochs_of(
             split,
             [configs[i] for i in part],
             n_classes=n_classes,
             batch_size=batch_size,
-            hidden=hidden,
+            hidden_layer_sizes=hidden_layer_sizes,
             output_relu=output_relu,
             split_seed=split_seed,
             device=device,
@@ -187,37 +194,19 @@ def train_stack(
             with lock:
                 for name, values in epoch.columns.items():
                     if name not in columns:
-                        columns[name] = np.full((len(configs), epochs), np.nan)
+                        columns[name] = np.full((len(configs), max_epochs), np.nan)
                     columns[name][part, epoch.number - 1] = values
             if epoch.number in layers:
                 for c, i in enumerate(part):
                     layers[epoch.number][i] = epoch.network.layers(c)
             advance(len(part))
-            if epoch.number == epochs or stop.is_set():
+            if epoch.number == max_epochs or stop.is_set():
                 return
 
     threads = torch.get_num_threads()
     at_once = 1 if device != "cpu" else min(workers or threads, len(parts))
-    # one thread per chunk: batched products of these sizes gain little from more. OpenMP keeps the
-    # number per thread, so each worker sets its own
-    each = max(1, threads // at_once)
-    with (
-        Bar(progress, total) as advance,
-        ThreadPoolExecutor(at_once, initializer=torch.set_num_threads, initargs=(each,)) as pool,
-    ):
-        try:
-            futures = [pool.submit(run, part, advance) for part in parts]
-            wait(futures, return_when=FIRST_EXCEPTION)
-            for future in futures:
-                if future.done():
-                    future.result()
-        except BaseException:
-            # what runs ends with its epoch, what waits never starts
-            stop.set()
-            pool.shutdown(cancel_futures=True)
-            raise
-        finally:
-            torch.set_num_threads(threads)
+    with Bar(progress, total) as advance:
+        run_in_threads(train, parts, at_once, stop, max(1, threads // at_once))
     return StackResult(configs, columns, layers)
 
 
@@ -227,7 +216,7 @@ def epochs_of(
     *,
     n_classes: int | None = None,
     batch_size: int = 256,
-    hidden: Sequence[int] = (128, 64),
+    hidden_layer_sizes: Sequence[int] = (128, 64),
     output_relu: bool = False,
     split_seed: int = 0,
     device: str = "cpu",
@@ -241,36 +230,44 @@ def epochs_of(
     `measured` names the parts of the split that are measured; temperatures are fitted on "val".
     """
     n_classes = n_classes or _n_classes(split)
-    train = Rows(split.train, device, dtype)
+    train = RowTensors(split.train, device, dtype)
+    whole, sizes = train.size, (train.X.shape[1], *hidden_layer_sizes, n_classes)
     network = StackedMLP(
-        (train.X.shape[1], *hidden, n_classes),
+        sizes,
         [int(c.seed) for c in configs],
         output_relu=output_relu,
         dtype=dtype,
         device=device,
     )
-    adam = Adam(network.parameters(), configs[0].rate)
+    adam = Adam(network.parameters(), configs[0].learning_rate)
     loss = _Losses(configs, device, dtype, losses)
     measure = Measure(split, n_classes, device, dtype, measured, batch_size)
     shuffle = torch.Generator().manual_seed(int(split_seed))
     alive = torch.ones(len(configs), dtype=torch.bool, device=device)
-    number = 0
-    while True:
-        number += 1
+    product = max(a * b for a, b in itertools.pairwise(sizes)) * batch_size * len(configs)
+
+    def epoch() -> tuple[dict[str, Floats], Tensor]:
+        """Train for one epoch; return the columns, and which configurations are finite."""
         order = torch.randperm(len(train.y), generator=shuffle).to(device)
         total = torch.zeros(len(configs), dtype=torch.float64, device=device)
         for rows in torch.split(order, batch_size):
             batch = train.take(rows)
 
-            def slope(logits: Tensor, batch: Rows = batch) -> Tensor:
-                value, gradient = loss.slope(logits, batch.y, batch.group)
-                total.add_(value, alpha=len(batch.y) / len(train.y))  # noqa: B023
+            def slope(logits: Tensor, batch: RowTensors = batch) -> Tensor:
+                value, gradient = loss.slope(logits, batch)
+                total.add_(value, alpha=batch.size / whole)
                 return gradient
 
             network.backward(batch.X, slope)
             adam.step()
         columns, finite = measure(network)
-        alive &= finite & torch.isfinite(total)
+        finite &= torch.isfinite(total)
+        return columns | {"train_loss": total.cpu().numpy()}, finite
+
+    for number in itertools.count(1):
+        with torch_threads(threads_for(product)):
+            columns, finite = epoch()
+        alive &= finite
         dead = ~alive
         if bool(dead.any()):
             # zero weights, no gradient and no memory of one: it stays where it is
@@ -280,7 +277,6 @@ def epochs_of(
             loss.silence(dead)
             stopped = dead.cpu().numpy()
             columns = {name: np.where(stopped, np.nan, v) for name, v in columns.items()}
-        columns["train_loss"] = torch.where(alive, total, torch.nan).cpu().numpy()
         columns["diverged"] = dead.cpu().numpy().astype(np.float64)
         yield Epoch(number, columns, network)
 
@@ -288,7 +284,7 @@ def epochs_of(
 def _kind(config: Config) -> tuple[str, int]:
     """Return what configurations must share to be one call of a loss."""
     rho = config.rho
-    return config.technique, 0 if rho is None else 1 + (len(rho) if isinstance(rho, tuple) else 0)
+    return config.loss, 0 if rho is None else 1 + (len(rho) if isinstance(rho, tuple) else 0)
 
 
 class _Losses:
@@ -309,11 +305,11 @@ class _Losses:
                 stop += 1
             some = configs[start:stop]
             rho, weight = None, torch.ones(1, device=device, dtype=dtype)
-            if some[0].rho is not None and losses[some[0].technique].grouped:
+            if some[0].rho is not None and losses[some[0].loss].grouped:
                 rho = torch.tensor([c.rho for c in some], device=device, dtype=dtype)
                 weight = group_weights(rho, rho.new_empty(len(some), 1, 2))
             lam = torch.tensor([c.lam for c in some], device=device, dtype=dtype)
-            loss = GroupwiseLoss(losses[some[0].technique], rho, lam)
+            loss = GroupwiseLoss(losses[some[0].loss], rho, lam)
             self.runs.append((slice(start, stop), loss, weight))
             start = stop
         self.silent: Tensor | None = None
@@ -322,18 +318,23 @@ class _Losses:
         """Give these configurations no gradient from now on."""
         self.silent = dead
 
-    def slope(self, logits: Tensor, y: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
+    def slope(self, logits: Tensor, rows: RowTensors) -> tuple[Tensor, Tensor]:
         """Return the losses (config,), and their gradients (config, n, class) in the logits."""
         leaf = logits.detach().requires_grad_()
         log_prob = leaf.log_softmax(-1)
         # who is of which group, for each number of weights; one for all where groups are ignored
         member = {
-            n: membership(group, n, leaf.dtype) if n > 1 else leaf.new_ones(len(y), 1)
+            n: membership(rows.group, n, leaf.dtype) if n > 1 else leaf.new_ones(len(rows.y), 1)
             for n in {weight.shape[-1] for _, _, weight in self.runs}
         }
+        s = rows.weight
+        if s is not None:
+            member = {n: m * s.unsqueeze(-1) for n, m in member.items()}
         values = torch.cat(
             [
-                loss.of(Batch(log_prob[part], leaf[part], y, member[weight.shape[-1]], weight))
+                loss.of(
+                    Batch(log_prob[part], leaf[part], rows.y, member[weight.shape[-1]], weight, s)
+                )
                 for part, loss, weight in self.runs
             ]
         )
@@ -346,7 +347,7 @@ class _Losses:
 def _check(
     split: Split,
     configs: tuple[Config, ...],
-    epochs: int,
+    max_epochs: int,
     batch: int,
     keep: Sequence[int],
     losses: Mapping[str, Loss],
@@ -354,18 +355,18 @@ def _check(
     if not configs:
         raise ValueError("configs is empty; pass at least one Config")
     for config in configs:
-        if config.technique not in losses:
-            raise ValueError(
-                f"unknown technique {config.technique!r}; there are {', '.join(losses)}"
-            )
-        if not 0.0 < config.rate < float("inf"):
-            raise ValueError(f"rate must be positive, got {config}")
-        GroupwiseLoss(losses[config.technique], config.rho, config.lam)  # checks rho and lam
-    if epochs < 1 or batch < 1:
-        raise ValueError(f"epochs and batch_size must be positive, got {epochs} and {batch}")
-    outside = [e for e in keep if not 1 <= e <= epochs]
+        if config.loss not in losses:
+            raise ValueError(f"unknown loss {config.loss!r}; there are {', '.join(losses)}")
+        if not 0.0 < config.learning_rate < float("inf"):
+            raise ValueError(f"learning_rate must be positive, got {config}")
+        GroupwiseLoss(losses[config.loss], config.rho, config.lam)  # checks rho and lam
+    if max_epochs < 1 or batch < 1:
+        raise ValueError(
+            f"max_epochs and batch_size must be positive, got {max_epochs} and {batch}"
+        )
+    outside = [e for e in keep if not 1 <= e <= max_epochs]
     if outside:
-        raise ValueError(f"keep_epochs must be within 1..{epochs}, got {outside}")
+        raise ValueError(f"keep_epochs must be within 1..{max_epochs}, got {outside}")
     n_groups = 1 + max(int(p.group.max(initial=0)) for p in (split.train, split.val, split.test))
     for config in configs:
         if isinstance(config.rho, tuple) and len(config.rho) < n_groups:

@@ -14,28 +14,35 @@ from equipoise.calibration import Problem, solve
 from equipoise.datasets import Part, Split
 from equipoise.metrics import METRICS, AuditTable, stacked_proportional_equality
 from equipoise.training._network import StackedMLP
+from equipoise.training._run_columns import CALIBRATIONS, run_column
 
 Floats = NDArray[np.float64]
 
 BOUNDS = (0.05, 20.0)
 
-CALIBRATIONS = ("", "_common", "_group")
-"""Suffixes of columns: the model's own probabilities, one temperature, one per group."""
 
-
-class Rows:
-    """Features, classes and groups of some rows, as tensors."""
+class RowTensors:
+    """Features, classes, groups and weights of some rows, as tensors."""
 
     def __init__(self, part: Part, device: str, dtype: torch.dtype) -> None:
         self.X = torch.from_numpy(np.ascontiguousarray(part.X)).to(device, dtype)
         self.y = torch.from_numpy(part.y).to(device)
         self.group = torch.from_numpy(part.group).to(device)
+        self.weight = None
+        if part.weight is not None:
+            self.weight = torch.from_numpy(part.weight).to(device, dtype)
 
-    def take(self, rows: Tensor) -> Rows:
+    def take(self, rows: Tensor) -> RowTensors:
         """Return some of the rows."""
-        taken = object.__new__(Rows)
+        taken = object.__new__(RowTensors)
         taken.X, taken.y, taken.group = self.X[rows], self.y[rows], self.group[rows]
+        taken.weight = None if self.weight is None else self.weight[rows]
         return taken
+
+    @property
+    def size(self) -> float:
+        """The number of rows, or their weight."""
+        return float(len(self.y)) if self.weight is None else float(self.weight.double().sum())
 
 
 class Measure:
@@ -52,7 +59,7 @@ class Measure:
     ) -> None:
         self.batch_size = batch_size
         self.parts = {name: getattr(split, name) for name in measured}
-        rows = {name: Rows(part, device, dtype) for name, part in self.parts.items()}
+        rows = {name: RowTensors(part, device, dtype) for name, part in self.parts.items()}
         self.val = rows["val"]
         self.X = torch.cat([r.X for r in rows.values()])
         self.member = torch.cat([r.group for r in rows.values()])
@@ -61,8 +68,9 @@ class Measure:
         self.n_groups = int(max(g.max(initial=0) for g in groups)) + 1
         self.groups = tuple(range(self.n_groups))
         self.labels = tuple(range(n_classes))
-        cell = split.train.group * n_classes + split.train.y
-        count = np.bincount(cell, minlength=self.n_groups * n_classes).reshape(-1, n_classes)
+        train = split.train
+        cell = train.group * n_classes + train.y
+        count = np.bincount(cell, train.weight, self.n_groups * n_classes).reshape(-1, n_classes)
         with np.errstate(invalid="ignore"):
             self.rates = count / count.sum(1, keepdims=True)
         self.start: tuple[Any, Any] = (1.0, 1.0)
@@ -80,7 +88,8 @@ class Measure:
         for g in self.groups:
             found[f"temperature_{g}"] = own[:, g].cpu().numpy()
         for name, z in by_part.items():
-            found[f"{name}_dead"] = (z == 0).all(-1).double().mean(-1).cpu().numpy()
+            dead = (z == 0).all(-1).double().cpu().numpy()
+            found[run_column(name, "dead")] = np.average(dead, -1, self.parts[name].weight)
         # all rows and all three calibrations at once: at these sizes calls cost more than numbers;
         # and with the classes first, because softmax over a last axis of two is slow
         z = logits.movedim(-1, 0).contiguous()
@@ -89,7 +98,7 @@ class Measure:
 
     def _temperatures(self, z: Tensor) -> tuple[Tensor, Tensor]:
         rows = self.val
-        whole = Problem.of(z, rows.y, None, 1.0 / BOUNDS[0])
+        whole = Problem.of(z, rows.y, rows.weight, 1.0 / BOUNDS[0])
         common = solve(whole, BOUNDS, self.start[0]).temperature
         split = whole.divided(rows.group, self.n_groups)
         own = solve(split, BOUNDS, self.start[1]).temperature
@@ -102,9 +111,11 @@ class Measure:
         y = np.concatenate([part.y for part in parts])
         # a group of each part, so that one table holds all parts
         group = np.concatenate([part.group + i * n_groups for i, part in enumerate(parts)])
+        weights = [part.weight for part in parts]
         known: dict[str, Any] = {
             "groups": tuple(range(len(parts) * n_groups)),
             "labels": self.labels,
+            "sample_weight": None if weights[0] is None else np.concatenate(weights),
         }
         sums = ["bins", "rates", "scores", "decisions", "hits"]
         fifteen = AuditTable.from_stack(prob, y, group, n_bins=15, parts=sums, **known)
@@ -124,11 +135,11 @@ class Measure:
                 by_metric[f"ece15_{g}"] = values
             for metric, values in by_metric.items():
                 for how, each in zip(CALIBRATIONS, np.split(values, 3), strict=True):
-                    found[f"{name}{how}_{metric}"] = each
+                    found[run_column(name, metric, how)] = each
             # temperatures change neither of these
             configs = prob.shape[1] // 3
-            found[f"{name}_accuracy"] = METRICS["accuracy"].of(pooled)[:configs, 0]
-            found[f"{name}_pe_deterministic"] = stacked_proportional_equality(
+            found[run_column(name, "accuracy")] = METRICS["accuracy"].of(pooled)[:configs, 0]
+            found[run_column(name, "pe_deterministic")] = stacked_proportional_equality(
                 table, self.rates, "deterministic"
             )[:configs]
         return found

@@ -3,6 +3,7 @@
 With weights pi of the groups (pi_1 = rho, pi_0 = 1 - rho) and n_g rows of group g in the batch,
 the group-wise term is linear (ls, fl, flsd), a sum of gaps (dca, mdca) or pair-wise (mmce, mmce-w).
 A group that is absent from a batch contributes nothing, and the other weights stay as they are.
+A row's own weight multiplies its membership: counts become sums of weights, means weighted means.
 
 Every function takes a `Batch` of one configuration, logits (n, K), or of a stack, (config, n, K);
 targets and groups are (n,), shared by the stack, or (config, n)::
@@ -39,9 +40,11 @@ class Batch:
     targets
         (n,) or (..., n): the labels' classes.
     member
-        (..., n, group): 1 where the row is of the group.
+        (..., n, group): the row's weight (1 without weights) where it is of the group, else 0.
     weight
         (..., group): the weights pi of the groups.
+    row_weight
+        (n,) or (..., n): the weights of the rows, or None.
     """
 
     log_prob: Tensor
@@ -49,13 +52,20 @@ class Batch:
     targets: Tensor
     member: Tensor
     weight: Tensor
+    row_weight: Tensor | None = None
 
     @classmethod
     def of(
-        cls, logits: Tensor, targets: Tensor, groups: Tensor | None = None, rho: Any = None
+        cls,
+        logits: Tensor,
+        targets: Tensor,
+        groups: Tensor | None = None,
+        rho: Any = None,
+        sample_weight: Tensor | None = None,
     ) -> Batch:
-        """Check and lay out logits, classes and groups; `rho` as in `GroupwiseLoss`."""
+        """Check and lay out logits, classes, groups and weights; `rho` as in `GroupwiseLoss`."""
         _check_shapes(logits, targets, groups)
+        row_weight = _row_weight(sample_weight, logits)
         _check_range(targets, logits.shape[-1], "targets", "classes", "columns of logits")
         if rho is None:
             member, weight = logits.new_ones(logits.shape[-2], 1), logits.new_ones(1)
@@ -68,7 +78,9 @@ class Batch:
             weight = group_weights(rho, logits)
             _check_range(groups, weight.shape[-1], "groups", "groups", "weights in rho")
             member = membership(groups, weight.shape[-1], logits.dtype)
-        return cls(logits.log_softmax(-1), logits, targets.long(), member, weight)
+        if row_weight is not None:
+            member = member * row_weight.unsqueeze(-1)
+        return cls(logits.log_softmax(-1), logits, targets.long(), member, weight, row_weight)
 
     def label_log_prob(self) -> Tensor:
         """Return log p_y of each row."""
@@ -93,12 +105,26 @@ class Batch:
 
     def means(self, values: Tensor) -> Tensor:
         """Average values (..., n) within each group; 0 where it is absent."""
-        return self.totals(values) / self.member.sum(-2).clamp(min=1.0)
+        return self.totals(values) / _not_zero(self.member.sum(-2))
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Average values (..., n) over all rows."""
+        if self.row_weight is None:
+            return values.mean(-1)
+        return (values * self.row_weight).sum(-1) / _not_zero(self.row_weight.sum(-1))
 
     def shares(self, selected: Tensor) -> Tensor:
-        """Return pi_g / m_g for each selected row (..., n), m_g of group g being selected."""
-        each = self.weight / self.totals(selected).clamp(min=1.0)
+        """Return pi_g s_i / m_g for each selected row (..., n).
+
+        s_i is the row's weight, and m_g the weight of the selected rows of its group.
+        """
+        each = self.weight / _not_zero(self.totals(selected))
         return (self.member @ each.unsqueeze(-1)).squeeze(-1) * selected
+
+
+def _not_zero(total: Tensor) -> Tensor:
+    # an absent group has the total 0, and so has everything that is divided by it
+    return torch.where(total > 0, total, 1.0)
 
 
 # --- linear: one value per row ---------------------------------------------------------------
@@ -220,7 +246,7 @@ LOSSES: Mapping[str, Loss] = {
 
 
 class GroupwiseLoss(nn.Module):
-    """The whole training loss of one technique, group-wise where `rho` is given.
+    """The whole training loss, group-wise where `rho` is given.
 
     dca, mdca, mmce and mmce-w are the plain batch mean of the cross entropy plus `lam` times the
     group-wise term; ls, fl and flsd are the group-wise term alone; ce is the plain mean.
@@ -292,16 +318,22 @@ class GroupwiseLoss(nn.Module):
         if _any(~(torch.isfinite(strength) & (strength >= 0))):
             raise ValueError(f"lam must be finite and not negative, got {lam}")
 
-    def forward(self, logits: Tensor, targets: Tensor, groups: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        logits: Tensor,
+        targets: Tensor,
+        groups: Tensor | None = None,
+        sample_weight: Tensor | None = None,
+    ) -> Tensor:
         """Return the loss: a scalar, or (config,) for stacked logits."""
         rho = self.rho if self.loss.grouped else None
-        return self.of(Batch.of(logits, targets, groups, rho))
+        return self.of(Batch.of(logits, targets, groups, rho, sample_weight))
 
     def of(self, batch: Batch) -> Tensor:
         """Return the loss of a batch that was checked and laid out before."""
         loss, logits = self.loss, batch.logits
         if not loss.grouped:
-            return loss.term(batch).mean(-1)
+            return batch.mean(loss.term(batch))
         if loss.form == "linear":
             values = loss.term(batch, **self.constants)
             return (batch.shares(torch.ones_like(values)) * values).sum(-1)
@@ -311,7 +343,7 @@ class GroupwiseLoss(nn.Module):
                 f"lam must be a number{' or (config,)' if logits.ndim == 3 else ''} for logits "
                 f"{_axes(logits)}, got shape {tuple(lam.shape)}"
             )
-        return cross_entropy(batch).mean(-1) + lam * loss.term(batch, **self.constants)
+        return batch.mean(cross_entropy(batch)) + lam * loss.term(batch, **self.constants)
 
     def extra_repr(self) -> str:
         """Return what the module's repr shows."""
@@ -344,6 +376,19 @@ def _check_rho(rho: Any) -> None:
         raise ValueError(f"rho must be within 0..1, got {rho}")
     if values.ndim > 2:
         raise ValueError(f"rho must be (config,) or (config, group), got {tuple(values.shape)}")
+
+
+def _row_weight(sample_weight: Tensor | None, logits: Tensor) -> Tensor | None:
+    if sample_weight is None:
+        return None
+    weight = sample_weight.to(logits)
+    if weight.shape not in (logits.shape[-2:-1], logits.shape[:-1]):
+        raise ValueError(
+            f"sample_weight must be (sample,) for logits {_axes(logits)}, got {tuple(weight.shape)}"
+        )
+    if _any(~(torch.isfinite(weight) & (weight >= 0))):
+        raise ValueError("sample_weight must be finite and not negative")
+    return weight
 
 
 def membership(groups: Tensor, n_groups: int, dtype: torch.dtype) -> Tensor:

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import os
 import warnings
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from equipoise._files import read_model, write_model
-from equipoise._inputs import encode_groups, from_plain, split_columns, to_plain
-from equipoise.calibration import GroupTemperatureScaling, TemperatureScaling
+from equipoise._inputs import from_plain, split_columns, to_plain
+from equipoise.calibration import (
+    CalibrationWarning,
+    GroupTemperatureScaling,
+    TemperatureScaling,
+    softmax,
+)
 from equipoise.datasets import Part, Preprocessor, Split
+from equipoise.training._engine import Config, epochs_of
+from equipoise.training._epoch_metrics import BOUNDS
+from equipoise.training._names import LOSS_NAMES, STOPPING
+from equipoise.training._rho import resolve_rho, rho_from_plain, rho_to_plain
+from equipoise.training._rows import GroupEstimator, checked_rows, hold_out
+from equipoise.training._run_columns import run_column
 
 __all__ = ["GroupwiseMLPClassifier"]
 
@@ -27,53 +35,12 @@ Floats = NDArray[np.float64]
 
 FORMAT = "equipoise.GroupwiseMLPClassifier/1"
 
-STOPPING = {"log_loss": 1, "ece": 1, "pe": 1, "accuracy": -1}
-"""What training may watch, and whether smaller (1) or larger (-1) is better."""
 
-
-@dataclasses.dataclass(frozen=True)
-class Rows:
-    """What an estimator is fitted on, checked and encoded.
-
-    `frame` are the features as they came, without sensitive columns; `X` the same as numbers;
-    `codes` and `members` the classes and groups of the rows, which `classes` and `groups` name.
-    """
-
-    frame: Any
-    X: Floats
-    y: NDArray[Any]
-    codes: NDArray[np.int64]
-    members: NDArray[np.int64]
-    classes: NDArray[Any]
-    groups: list[Hashable]
-
-
-def checked_rows(estimator: Any, X: Any, y: Any, sensitive_features: Any) -> Rows:
-    """Check and encode what an estimator with `sensitive_columns` is fitted on."""
-    frame, columns = split_columns(X, estimator.sensitive_columns, sensitive_features)
-    features, labels = validate_data(
-        estimator, frame, y, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2
-    )
-    if np.isinf(features).any():
-        raise ValueError("Input X contains infinity; replace it by NaN or a finite value")
-    check_classification_targets(labels)
-    classes, codes = np.unique(labels, return_inverse=True)
-    if len(classes) < 2:
-        raise ValueError(f"Classifier can't train when only one class is present: {classes[0]!r}")
-    members: NDArray[Any] = np.zeros(len(labels), np.int64)
-    groups: list[Hashable] = []
-    if columns is not None:
-        members, groups = encode_groups(columns)
-        if len(members) != len(labels):
-            raise ValueError(f"sensitive_features has {len(members)} rows, but X has {len(labels)}")
-    return Rows(frame, features, labels, codes, members.astype(np.int64), classes, groups)
-
-
-class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
+class GroupwiseMLPClassifier(GroupEstimator):
     """A multilayer perceptron trained with a group-wise calibration loss.
 
-    Features are imputed and standardised inside. A part of the rows is held out: it decides when to
-    stop, and gives the temperatures.
+    Features are imputed and standardised inside. A validation set is held out of the rows: it
+    decides when to stop, and the temperatures are fitted on it.
 
     Parameters
     ----------
@@ -88,7 +55,7 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
     hidden_layer_sizes
         Nodes of each hidden layer.
     learning_rate
-        Of Adam.
+        Learning rate of Adam.
     max_epochs
         Most passes over the training rows.
     batch_size
@@ -103,8 +70,8 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
     calibrate
         "group": a temperature per group; "common": one for all; None.
     shrinkage
-        Rows' worth of trust in the common temperature, as in `GroupTemperatureScaling`; applied to
-        the temperatures of the kept epoch, while `history_` has those without.
+        Shrinkage strength in pseudo-rows: a group's own weight is n / (n + shrinkage), as in
+        `GroupTemperatureScaling`. `history_` is measured without shrinkage.
     unseen_group
         What `predict_proba` does without a known group: "error", "global" or "mixture". `predict`
         needs no groups.
@@ -169,15 +136,11 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
         self.sensitive_columns = sensitive_columns
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
-        """Say that missing values are fine."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
-
     # --- fit ---
 
-    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+    ) -> Self:
         """Train, choose the epoch and find the temperatures.
 
         Parameters
@@ -187,23 +150,26 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
         y
             Labels, of any coding.
         sensitive_features
-            One column, or several whose intersection is meant. None trains without groups.
+            The groups: one column, or several for their intersections. None: no groups.
+        sample_weight
+            (n,) weights in the loss, the validation metrics and the temperatures. Their scale does
+            not matter, and rows of weight 0 are left out. Standardisation and held-out rows do not
+            depend on them.
         """
         self._check_params()
-        rows = checked_rows(self, X, y, sensitive_features)
+        rows = checked_rows(self, X, y, sensitive_features, sample_weight)
         self.classes_, self.groups_ = rows.classes, rows.groups
         random = check_random_state(self.random_state)
         seeds = random.randint(np.iinfo(np.int32).max, size=3)
-        split = self._hold_out(rows.X, rows.codes, rows.members, seeds[0])
+        split = hold_out(rows, self.validation_fraction, int(seeds[0]))
+        self.preprocessor_ = split.preprocessor
         self._train(split, seeds)
         self._find_temperatures(split.val)
         return self
 
     def _check_params(self) -> None:
-        from equipoise.training._losses import LOSSES
-
-        if self.loss not in LOSSES:
-            raise ValueError(f"unknown loss {self.loss!r}; there are {', '.join(LOSSES)}")
+        if self.loss not in LOSS_NAMES:
+            raise ValueError(f"unknown loss {self.loss!r}; there are {', '.join(LOSS_NAMES)}")
         if self.early_stopping not in (None, *STOPPING):
             raise ValueError(
                 f"early_stopping must be None or one of {', '.join(STOPPING)}, "
@@ -234,68 +200,13 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
         sizes = self.hidden_layer_sizes
         return (sizes,) if np.ndim(sizes) == 0 else tuple(sizes)
 
-    def _hold_out(
-        self, X: Floats, y: NDArray[np.int64], group: NDArray[np.int64], seed: int
-    ) -> Split:
-        rng = np.random.default_rng(seed)
-        # spread over label and group: the k-th of a cell's m rows stands at (k + u) / m
-        cell = y * (int(group.max()) + 1) + group
-        place = np.ones(len(y))  # the only row of its cell stays in training
-        for value in np.unique(cell):
-            own = np.flatnonzero(cell == value)
-            if len(own) > 1:
-                place[rng.permutation(own)] = (np.arange(len(own)) + rng.random()) / len(own)
-        order = np.argsort(place, kind="stable")
-        held = max(1, round(self.validation_fraction * len(y)))
-        val, train = np.sort(order[:held]), np.sort(order[held:])
-        if len(np.unique(y[train])) < len(self.classes_):
-            warnings.warn(
-                f"{len(y)} rows are too few to hold any out: the training rows decide when to stop "
-                "and give the temperatures",
-                UserWarning,
-                stacklevel=3,
-            )
-            val = train = np.arange(len(y))
-        self.preprocessor_ = Preprocessor.fit(X[train], [f"x{j}" for j in range(X.shape[1])])
-        parts = [
-            Part(self.preprocessor_.transform(X[rows]), y[rows], group[rows], rows)
-            for rows in (train, val)
-        ]
-        return Split(parts[0], parts[1], parts[1], self.preprocessor_)
-
-    def _group_weights(self, share: Floats) -> tuple[float, ...] | None:
-        """Return the weight of each group, of the share of the rows that each has."""
-        names = self.groups_
-        if self.rho is None or not names:
-            return None
-        if isinstance(self.rho, str) and self.rho == "equal":
-            return (1.0 / len(names),) * len(names)
-        if isinstance(self.rho, str) and self.rho == "share":
-            return tuple(share.tolist())
-        if isinstance(self.rho, Mapping):
-            if set(self.rho) != set(names):
-                raise ValueError(f"rho names the groups {list(self.rho)!r}, the data has {names!r}")
-            return tuple(float(self.rho[g]) for g in names)
-        if isinstance(self.rho, int | float | np.number) and len(names) == 2:
-            return (1.0 - float(self.rho), float(self.rho))
-        raise ValueError(
-            f"rho={self.rho!r} does not fit the groups {names!r}; "
-            "pass 'equal', 'share', a dict from group to weight, or None"
-        )
-
     def _train(self, split: Split, seeds: NDArray[Any]) -> None:
-        from equipoise.training._engine import Config, epochs_of
-
-        count = np.bincount(split.train.group, minlength=len(self.groups_))
-        rho = self._group_weights(count / count.sum())
+        count = np.bincount(split.train.group, split.train.weight, len(self.groups_))
+        rho = resolve_rho(self.rho, self.groups_, count / count.sum())
         config = Config(self.loss, rho, self.lam, int(seeds[1]), float(self.learning_rate))
-        how = "" if self.calibrate is None else f"_{self.calibrate}"
-        names = {
-            "loss": "train_loss",
-            "log_loss": f"val{how}_log_loss",
-            "ece": f"val{how}_ece15",
-            "pe": f"val{how}_pe",
-            "accuracy": "val_accuracy",
+        metrics = {"log_loss": "log_loss", "ece": "ece15", "pe": "pe", "accuracy": "accuracy"}
+        names = {"loss": "train_loss"} | {
+            name: run_column("val", metric, self.calibrate) for name, metric in metrics.items()
         }
         self.history_: dict[str, list[float]] = {name: [] for name in names}
         best, self.best_epoch_, self.n_iter_ = np.inf, 0, 0
@@ -304,7 +215,7 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
             [config],
             n_classes=len(self.classes_),
             batch_size=self.batch_size,
-            hidden=tuple(int(n) for n in self._hidden()),
+            hidden_layer_sizes=tuple(int(n) for n in self._hidden()),
             split_seed=int(seeds[2]),
             measured=("val",),
         ):
@@ -337,18 +248,27 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
         logits, labels = self._forward(val.X), tuple(range(len(self.classes_)))
         with warnings.catch_warnings():
             # of few held-out rows; a fact of the fit, and temperatures_ show it
-            warnings.filterwarnings("ignore", message=".*reached its bound")
+            warnings.simplefilter("ignore", CalibrationWarning)
             if self.calibrate == "common" or not self.groups_:
-                self.scaling_ = TemperatureScaling().fit(logits, val.y, labels=labels)
+                self.scaling_ = TemperatureScaling(bounds=BOUNDS).fit(
+                    logits, val.y, sample_weight=val.weight, labels=labels
+                )
             else:
                 own = np.empty(len(val.group), dtype=object)
                 own[:] = [self.groups_[g] for g in val.group]
                 scaling = GroupTemperatureScaling(
-                    unseen_group=self.unseen_group, shrinkage=self.shrinkage
-                ).fit(logits, val.y, sensitive_features=own, labels=labels)
+                    unseen_group=self.unseen_group, shrinkage=self.shrinkage, bounds=BOUNDS
+                ).fit(
+                    logits,
+                    val.y,
+                    sensitive_features=own,
+                    sample_weight=val.weight,
+                    labels=labels,
+                )
                 for name in self.groups_:  # with no held-out row: the common one
                     scaling.temperatures_.setdefault(name, scaling.temperature_)
                     scaling.shares_.setdefault(name, 0.0)
+                    scaling.trust_.setdefault(name, 0.0)
                 self.scaling_, self.temperatures_ = scaling, scaling.temperatures_
         self.temperature_ = self.scaling_.temperature_
 
@@ -388,8 +308,7 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
             return self.scaling_.predict_proba(logits, sensitive_features=group)
         if self.scaling_ is not None:
             return self.scaling_.predict_proba(logits)
-        prob = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return np.asarray(prob / prob.sum(axis=1, keepdims=True))
+        return softmax(logits)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable labels; no temperature changes them, so no group is needed."""
@@ -404,17 +323,20 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
 
         `extra` is anything else that JSON holds; `load` gives it back as `extra_`.
         """
+        write_model(path, *self._to_file(extra))
+
+    def _to_file(
+        self, extra: Mapping[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return what JSON holds of the model, and its arrays."""
         check_is_fitted(self, "layers_")
         params = self.get_params()
         if not isinstance(params["random_state"], int | np.integer | None):
             params["random_state"] = None  # a generator is no fact of the fitted model
-        if not isinstance(params["rho"], str | Mapping | None):
-            params["rho"] = float(params["rho"])
-        if isinstance(params["rho"], Mapping):
-            params["rho"] = {"groups": [[to_plain(g), float(w)] for g, w in params["rho"].items()]}
+        rho = rho_to_plain(params.pop("rho"))
         about = {
             "format": FORMAT,
-            "params": {k: v if k == "rho" else to_plain(v) for k, v in params.items()},
+            "params": {k: to_plain(v) for k, v in params.items()} | {"rho": rho},
             "classes": [to_plain(v) for v in self.classes_.tolist()],
             "groups": [to_plain(g) for g in self.groups_],
             "scaling": None if self.scaling_ is None else self.scaling_.to_dict(),
@@ -428,33 +350,35 @@ class GroupwiseMLPClassifier(ClassifierMixin, BaseEstimator):
         arrays: dict[str, NDArray[Any]] = {}
         for i, (weight, bias) in enumerate(self.layers_):
             arrays |= {f"weight{i}": weight, f"bias{i}": bias}
-        write_model(path, about, arrays)
+        return about, arrays
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what `save` wrote; a file that is not, or was damaged, is refused."""
         about, arrays = read_model(path)
         try:
-            if about["format"] != FORMAT:
-                raise ValueError(f"its format is {about['format']!r}")
-            params = {k: from_plain(v) for k, v in about["params"].items()}
-            if isinstance(params["rho"], Mapping):
-                params["rho"] = {from_plain(g): w for g, w in params["rho"]["groups"]}
-            model = cls(**params)
-            model._check_params()
-            model.classes_ = np.array([from_plain(v) for v in about["classes"]])
-            model.groups_ = [from_plain(g) for g in about["groups"]]
-            model.preprocessor_ = Preprocessor.from_dict(about["preprocessor"])
-            model.n_features_in_ = len(model.preprocessor_.columns)
-            if about["features"] is not None:
-                model.feature_names_in_ = np.array(about["features"], dtype=object)
-            model.history_ = about["history"]
-            model.best_epoch_, model.n_iter_ = about["best_epoch"], about["n_iter"]
-            model.extra_ = about["extra"]
-            model._restore_layers(arrays)
-            model._restore_scaling(about["scaling"])
+            return cls._from_file(about, arrays)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"{os.fspath(path)} is not a saved {cls.__name__}: {error}") from None
+
+    @classmethod
+    def _from_file(cls, about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        if about["format"] != FORMAT:
+            raise ValueError(f"its format is {about['format']!r}")
+        params = {k: from_plain(v) for k, v in about["params"].items()}
+        model = cls(**params | {"rho": rho_from_plain(about["params"]["rho"])})
+        model._check_params()
+        model.classes_ = np.array([from_plain(v) for v in about["classes"]])
+        model.groups_ = [from_plain(g) for g in about["groups"]]
+        model.preprocessor_ = Preprocessor.from_dict(about["preprocessor"])
+        model.n_features_in_ = len(model.preprocessor_.columns)
+        if about["features"] is not None:
+            model.feature_names_in_ = np.array(about["features"], dtype=object)
+        model.history_ = about["history"]
+        model.best_epoch_, model.n_iter_ = about["best_epoch"], about["n_iter"]
+        model.extra_ = about["extra"]
+        model._restore_layers(arrays)
+        model._restore_scaling(about["scaling"])
         return model
 
     def _restore_layers(self, arrays: Mapping[str, NDArray[Any]]) -> None:

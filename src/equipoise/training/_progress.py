@@ -49,7 +49,7 @@ class Bar:
         return f"{self.done:,} of {self.total:,} runs × epochs"
 
     def advance(self, steps: int) -> None:
-        """Say that so much more is done."""
+        """Count some more steps as done."""
         with self.lock:
             self.done += steps
             if self.bar is not None:

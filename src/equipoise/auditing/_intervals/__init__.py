@@ -1,11 +1,10 @@
-"""Confidence intervals of every metric, from an audit table's cells or by resampling rows.
+"""Confidence intervals of every metric, from the sums of an audit table alone.
 
-Both sources say how much each sum varies from sample to sample, and one set of formulas turns that
-into intervals. Means have score intervals (Wilson). ECE, class-wise ECE, MCE and proportional
-equality are norms of signed gaps: noise makes a norm larger, never smaller, so the percentiles of a
-bootstrap cover nothing near 0. Their intervals are those of the true value, from estimates without
-that bias, and start at 0 unless the data say otherwise. A figure may lie above its own interval:
-then it is mostly noise.
+The table says how much each mean varies from sample to sample. Means have score intervals (Wilson).
+ECE, class-wise ECE, MCE and proportional equality are norms of signed gaps: noise makes a norm
+larger, never smaller, so the percentiles of a bootstrap cover nothing near 0. Their intervals are
+those of the true value, from estimates without that bias, and start at 0 unless the data say
+otherwise. A figure may lie above its own interval: then it is mostly noise.
 """
 
 from __future__ import annotations
@@ -15,19 +14,18 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
-from equipoise._inputs import check_weights, class_count, encode_groups, encode_labels, matrix
+from equipoise.auditing._distributions import ndtri
 from equipoise.auditing._intervals._figures import (
     Interval,
     debiased_ece,
     intervals_of,
     rate_intervals,
+    wilson,
 )
 from equipoise.auditing._intervals._gaps import gap_interval, gap_values
 from equipoise.auditing._intervals._ratios import ratio_interval
-from equipoise.auditing._intervals._resample import resampled, sum_matrix
-from equipoise.auditing._intervals._spread import Spread, from_cells
+from equipoise.auditing._intervals._spread import from_cells
 from equipoise.metrics import METRICS, AuditTable, GroupRates, data_rates, pairs_of
 
 __all__ = [
@@ -35,8 +33,8 @@ __all__ = [
     "Intervals",
     "debiased_ece",
     "gaps_of",
-    "intervals_from_rows",
     "intervals_from_table",
+    "wilson",
 ]
 
 
@@ -48,8 +46,6 @@ class Intervals:
     ----------
     level
         How often such an interval holds the true value.
-    source
-        "rows" or "cells".
     overall
         Metric to interval, of all rows.
     groups
@@ -69,7 +65,6 @@ class Intervals:
     """
 
     level: float
-    source: str
     overall: Mapping[str, Interval]
     groups: Mapping[Hashable, Mapping[str, Interval]]
     gaps: Mapping[str, Interval]
@@ -83,48 +78,6 @@ def gaps_of(table: AuditTable) -> dict[str, float]:
     Of ECE, class-wise ECE and MCE without the bias that makes small groups look worse.
     """
     return gap_values(from_cells(table))
-
-
-def _intervals(
-    spread: Spread,
-    pooled: Spread,
-    source: str,
-    base_rates: GroupRates | Mapping[Hashable, Mapping[Hashable, float]] | None,
-    reference_group: Any,
-    level: float,
-    replicates: int,
-    seed: int,
-) -> Intervals:
-    z = float(ndtri(0.5 + level / 2))
-    table = spread.table
-    columns = {name: intervals_of(spread, name, z) for name in METRICS}
-    gaps, pe = {}, {}
-    if len(table.groups) > 1:
-        given = base_rates.rates if isinstance(base_rates, GroupRates) else base_rates
-        data = None if given is None else data_rates(table, given)
-        pairs = pairs_of(table.groups, reference_group)
-        rng = np.random.default_rng(seed)
-        gaps = {name: gap_interval(spread, name, z) for name in METRICS}
-        pe = {
-            kind: ratio_interval(spread, kind, data, pairs, z, rng, replicates)
-            for kind in ("stochastic", "deterministic")
-        }
-    return Intervals(
-        level=level,
-        source=source,
-        overall={name: intervals_of(pooled, name, z)[0] for name in METRICS},
-        groups={g: {n: columns[n][i] for n in METRICS} for i, g in enumerate(table.groups)},
-        gaps=gaps,
-        proportional_equality=pe,
-        rates=rate_intervals(spread, z),
-    )
-
-
-def _check(level: float, replicates: int) -> None:
-    if not 0 < level < 1:
-        raise ValueError(f"level must be within 0..1, such as 0.95, got {level!r}")
-    if replicates < 100:
-        raise ValueError(f"replicates must be at least 100, got {replicates!r}")
 
 
 def intervals_from_table(
@@ -141,8 +94,7 @@ def intervals_from_table(
     Parameters
     ----------
     table
-        Filled with all parts. Without "moments" (saved by an older version) Brier, log-loss and
-        the model's mean probabilities have no interval.
+        Filled with all blocks.
     base_rates
         Rates of the training labels, which count as fixed numbers; by default the labels' own.
     reference_group
@@ -161,47 +113,29 @@ def intervals_from_table(
     >>> round(found.low, 3), found.high
     (0.963, 1.0)
     """
-    _check(level, replicates)
+    if not 0 < level < 1:
+        raise ValueError(f"level must be within 0..1, such as 0.95, got {level!r}")
+    if replicates < 100:
+        raise ValueError(f"replicates must be at least 100, got {replicates!r}")
     spread, pooled = from_cells(table), from_cells(table.pooled())
-    return _intervals(spread, pooled, "cells", base_rates, reference_group, level, replicates, seed)
-
-
-def intervals_from_rows(
-    y_true: Any,
-    y_prob: Any,
-    *,
-    sensitive_features: Any,
-    sample_weight: Any = None,
-    n_bins: int = 15,
-    labels: Any = None,
-    y_pred: Any = None,
-    base_rates: GroupRates | Mapping[Hashable, Mapping[Hashable, float]] | None = None,
-    reference_group: Any = None,
-    level: float = 0.95,
-    replicates: int = 1000,
-    seed: int = 0,
-) -> Intervals:
-    """Return the intervals by a bootstrap over rows; arguments as in `audit`.
-
-    Every row counts a Poisson number of times in each of `replicates` samples, and the metrics'
-    variances and covariances are those of the samples.
-    """
-    _check(level, replicates)
-    table = AuditTable.from_arrays(
-        y_true,
-        y_prob,
-        sensitive_features=sensitive_features,
-        sample_weight=sample_weight,
-        n_bins=n_bins,
-        labels=labels,
-        y_pred=y_pred,
+    z = float(ndtri(0.5 + level / 2))
+    columns = {name: intervals_of(spread, name, z) for name in METRICS}
+    gaps, pe = {}, {}
+    if len(table.groups) > 1:
+        given = base_rates.rates if isinstance(base_rates, GroupRates) else base_rates
+        data = None if given is None else data_rates(table, given)
+        pairs = pairs_of(table.groups, reference_group)
+        rng = np.random.default_rng(seed)
+        gaps = {name: gap_interval(spread, name, z) for name in METRICS}
+        pe = {
+            kind: ratio_interval(spread, kind, data, pairs, z, rng, replicates)
+            for kind in ("stochastic", "deterministic")
+        }
+    return Intervals(
+        level=level,
+        overall={name: intervals_of(pooled, name, z)[0] for name in METRICS},
+        groups={g: {n: columns[n][i] for n in METRICS} for i, g in enumerate(table.groups)},
+        gaps=gaps,
+        proportional_equality=pe,
+        rates=rate_intervals(spread, z),
     )
-    prob = matrix(y_prob, "y_prob")
-    k = class_count(prob)
-    y, _ = encode_labels(y_true, k, table.labels)
-    decided = None if y_pred is None else encode_labels(y_pred, k, table.labels, "y_pred")[0]
-    group = encode_groups(sensitive_features)[0]
-    weight = check_weights(sample_weight, len(prob))
-    matrix_of_sums = sum_matrix(prob, y, decided, group, weight, len(table.groups), k, n_bins)
-    pair = resampled(table, matrix_of_sums, replicates, seed)
-    return _intervals(*pair, "rows", base_rates, reference_group, level, replicates, seed)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import betaincinv, ndtr, ndtri, stdtrit
 
+from equipoise.auditing._distributions import betaincinv, ndtr, ndtri, stdtrit
 from equipoise.auditing._intervals._spread import KINDS, Floats, Spread
 from equipoise.metrics import METRICS, ratio
 

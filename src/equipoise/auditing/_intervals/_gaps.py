@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-from scipy.special import ndtr, ndtri
+import functools
 
+import numpy as np
+
+from equipoise.auditing._distributions import ndtr, ndtri
 from equipoise.auditing._intervals._figures import Interval, ends_of
 from equipoise.auditing._intervals._spread import Floats, Spread
 from equipoise.metrics import METRICS
@@ -39,7 +41,7 @@ def gap_interval(spread: Spread, name: str, z: float) -> Interval:
         low, high = low[known], high[known]
         return Interval(max(float(low.max() - high.min()), 0.0), float(high.max() - low.min()))
     contend = known & ((high >= low[known].max()) | (low <= high[known].min()))
-    _, (far_low, far_high) = ends_of(spread, name, _range_quantile(int(contend.sum()), z))
+    _, (far_low, far_high) = ends_of(spread, name, range_quantile(int(contend.sum()), z))
     value, low, high = value[known], low[known], high[known]
     # the arms of two intervals add up like standard errors
     least = _largest(value, value - far_low[known], far_high[known] - value, -1)
@@ -59,18 +61,14 @@ def _largest(value: Floats, own: Floats, other: Floats, sign: int) -> float:
     return best
 
 
-def _range_quantile(m: int, z: float) -> float:
+@functools.cache
+def range_quantile(m: int, z: float) -> float:
     """Return how many standard errors the largest of all differences of m equal groups may be.
 
     For two groups that is z; for more it is the studentised range, which Tukey's test uses.
     """
     if m <= 2:
         return z
-    x = np.linspace(-9.0, 9.0, 721)
-    density = np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi) * (x[1] - x[0])
-    low, high = 0.0, 20.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        inside = m * (density * (ndtr(x + middle) - ndtr(x)) ** (m - 1)).sum()
-        low, high = (middle, high) if inside < 2 * ndtr(z) - 1 else (low, middle)
-    return high / 2**0.5
+    from scipy.stats import studentized_range  # half a second, so only when it is needed
+
+    return float(studentized_range.ppf(2 * ndtr(z) - 1, m, np.inf)) / 2**0.5

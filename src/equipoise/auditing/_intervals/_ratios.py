@@ -6,8 +6,8 @@ import dataclasses
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
+from equipoise.auditing._distributions import ndtr, ndtri
 from equipoise.auditing._intervals._figures import Ends, Interval
 from equipoise.auditing._intervals._spread import Floats, Spread
 from equipoise.metrics import ratio

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
+from equipoise.auditing._distributions import ndtr
 from equipoise.metrics import AuditTable, ratio
 
 Floats = NDArray[np.float64]
@@ -30,11 +30,9 @@ class Spread:
     rows: Floats  # as many equal rows as would be as informative
     gap: Floats
     gap_var: Floats
-    gap_null: Floats  # the variance a calibrated model would have
     gap_cross: Floats
     class_gap: Floats
     class_var: Floats
-    class_null: Floats
     class_cross: Floats
     class_factor: float  # variance of all classes together over that of independent ones
     scores: Mapping[str, tuple[Floats, Floats]]  # "brier", "log_loss": mean and variance
@@ -51,7 +49,7 @@ def from_cells(table: AuditTable) -> Spread:
     alike = ratio(n, weight)[:, None]  # rows per weight
     null = _null(*(table[f"bin_{x}"] * alike for x in ("count", "correct", "confidence")))
     gap_null = ratio(table["bin_count2"] * null, per_bin**2)
-    gap_var = at_least(gap_var, gap, gap_null)
+    gap_var = _at_least(gap_var, gap, gap_null)
 
     # the table has squared errors of a class, but not by bin; bins are narrow, so the bin's mean
     # probability stands in for the rows' own, and all are scaled to add up to the class's
@@ -64,7 +62,7 @@ def from_cells(table: AuditTable) -> Spread:
     class_var = ratio(ratio(square * scale[..., None], per_cell) - class_gap**2, many)
     null = _null(*(x * alike[..., None] for x in (count, hit, table["class_probability"])))
     class_null = ratio(ratio(count * null, per_cell), many)
-    class_var = at_least(class_var, class_gap, class_null)
+    class_var = _at_least(class_var, class_gap, class_null)
 
     # the errors of a row's classes add up to 0: two mirror each other, so the variance of the sum
     # is twice that of independent classes; with more their correlation is about -1 / (K - 1), and
@@ -75,11 +73,9 @@ def from_cells(table: AuditTable) -> Spread:
         rows=n,
         gap=gap,
         gap_var=gap_var,
-        gap_null=gap_null,
         gap_cross=_cross(gap, gap_var, n),
         class_gap=class_gap,
         class_var=class_var,
-        class_null=class_null,
         class_cross=_cross(class_gap, class_var, n[:, None]).sum(-1) * together,
         class_factor=together,
         scores=_scores(table, n),
@@ -95,9 +91,6 @@ def _scores(table: AuditTable, n: Floats) -> dict[str, tuple[Floats, Floats]]:
         ("log_loss", table["log_loss"], "log_loss2", 1.0),
     ):
         mean = ratio(total, weight * unit)
-        if second not in table.sums:
-            found[name] = (mean, np.full_like(mean, np.nan))
-            continue
         square = ratio(table[second], (weight * unit) ** 2)
         # one row says nothing about how much rows vary
         var = np.where(n > 1, ratio((square - ratio(mean**2, n)) * n, n - 1), np.inf)
@@ -112,14 +105,12 @@ def _rates(table: AuditTable, n: Floats) -> dict[str, tuple[Floats, Floats, Floa
     # a label that no row has may still be one in a few hundred: one more row of each
     near = {kind: (rate[kind] * n + 1) / (n + 2) for kind in both}
     var = {kind: ratio(near[kind] * (1 - near[kind]), n) for kind in both}
-    both["stochastic"] = var["stochastic"] = np.full_like(rate["labels"], np.nan)
-    if "own_probability" in table.sums:
-        both["stochastic"] = ratio(table["own_probability"], weight)
-        # (p - y)**2 = p**2 - 2 p y + y
-        square = table["squared_error"] + 2 * table["own_probability"] - table["labels"]
-        p = rate["stochastic"]
-        # of one row only the worst is known
-        var["stochastic"] = np.where(n > 1, ratio(ratio(square, weight) - p**2, n), p - p**2)
+    both["stochastic"] = ratio(table["own_probability"], weight)
+    # (p - y)**2 = p**2 - 2 p y + y
+    square = table["squared_error"] + 2 * table["own_probability"] - table["labels"]
+    p = rate["stochastic"]
+    # of one row only the worst is known
+    var["stochastic"] = np.where(n > 1, ratio(ratio(square, weight) - p**2, n), p - p**2)
     return {
         kind: (
             rate[kind],
@@ -140,7 +131,7 @@ def _null(count: Floats, hit: Floats, confidence: Floats) -> Floats:
     return np.nan_to_num(np.maximum(sure * (1 - sure), often * (1 - often)))
 
 
-def at_least(var: Floats, gap: Floats, null: Floats) -> Floats:
+def _at_least(var: Floats, gap: Floats, null: Floats) -> Floats:
     """Return variances of gaps, not below those of a calibrated model where it may be one.
 
     Thirty rows of confidence .99 that are all right show next to no variance, and would have.
@@ -150,7 +141,7 @@ def at_least(var: Floats, gap: Floats, null: Floats) -> Floats:
     return np.where(gap**2 <= 4 * larger, larger, var)
 
 
-def clear(gap: Floats, var: Floats) -> Floats:
+def _clear(gap: Floats, var: Floats) -> Floats:
     """Return the sign of each gap, times how clear it is."""
     z = ratio(np.abs(gap), np.sqrt(var))
     return np.asarray(np.sign(gap) * (2 * ndtr(np.nan_to_num(z, posinf=9.0)) - 1))
@@ -158,5 +149,5 @@ def clear(gap: Floats, var: Floats) -> Floats:
 
 def _cross(gap: Floats, var: Floats, n: Floats) -> Floats:
     # a row is in one bin only, so the covariance of two bins is -v_b v_c / n
-    signed = clear(gap, var) * gap
+    signed = _clear(gap, var) * gap
     return ratio((signed**2).sum(-1) - signed.sum(-1) ** 2, n)

@@ -9,12 +9,18 @@ import narwhals as nw
 import numpy as np
 
 from equipoise._files import Opened
-from equipoise._inputs import MISSING, ROW_SUM_TOLERANCE
+from equipoise._inputs import MISSING, ROW_SUM_TOLERANCE, InputError
 from equipoise.auditing._pushdown._query import Frame, Plan, coded, is_nan, row_sum
 from equipoise.auditing._pushdown._survey import Columns, collected
 
 SHOWN = 3
 """Faulty rows that are shown."""
+
+MISSED = (
+    "pass drop_missing=True to leave such rows out, or repair them",
+    "pass --drop-missing to leave such rows out, or repair them",
+)
+"""What to do about a missing value, in Python and on the command line."""
 
 
 def refuse_faults(
@@ -30,23 +36,22 @@ def refuse_faults(
     With `drop_missing` a missing value is none; the number of rows that have one is returned.
     """
     roles = columns.roles
-    kinds: list[tuple[str, nw.Expr, str]] = []
-    remedy = "pass drop_missing=True (--drop-missing) to leave such rows out, or repair them"
+    kinds: list[tuple[str, nw.Expr, tuple[str, ...]]] = []
     for role, name in roles.items():
-        kinds.append((f"column {name!r} has no value", _missing(role, types, source), remedy))
+        kinds.append((f"column {name!r} has no value", _missing(role, types, source), MISSED))
     missing = len(kinds)
     prob = {role: name for role, name in roles.items() if role[0] == "p"}
     for role, name in prob.items():
         p = nw.col(role)
         if source.is_text:
             kinds.append(
-                (f"column {name!r} is not a number", p.is_null() | is_nan(p), "repair the file")
+                (f"column {name!r} is not a number", p.is_null() | is_nan(p), ("repair the file",))
             )
         kinds.append(
             (
                 f"column {name!r} is not within 0..1",
                 ~((p >= 0.0) & (p <= 1.0)),
-                "pass probabilities (apply softmax to logits)",
+                ("pass probabilities (apply softmax to logits)",),
             )
         )
     if not plan.single:
@@ -55,7 +60,7 @@ def refuse_faults(
             (
                 f"the columns {names} do not sum to 1",
                 ~((nw.col("total") - 1.0).abs() <= ROW_SUM_TOLERANCE),
-                "pass one column for each class, and only those",
+                ("pass one column for each class, and only those",),
             )
         )
     for role, known in (("y", plan.coding), ("d", plan.decisions)):
@@ -66,7 +71,10 @@ def refuse_faults(
                 (
                     f"column {name!r} is none of the labels {shown}",
                     nw.col(f"class_{role}") < 0.0,
-                    "pass labels= (--classes) with the label of each column of probabilities",
+                    (
+                        "pass labels= with the label of each column of probabilities",
+                        "pass --labels with the label of each column of probabilities",
+                    ),
                 )
             )
     if not plan.single:
@@ -86,9 +94,10 @@ def refuse_faults(
             first = collected(frame.filter(nw.col("fault") == float(i)).head(SHOWN))
             total = sum(count.get(j, 0) for j in range(missing))
             more = f"; in all {total:,} rows lack a value" if total > count[i] > 0 == start else ""
-            raise ValueError(
+            raise InputError(
                 f"{what} in {count[i]:,} row{'s' * (count[i] > 1)} of {source.name} "
-                f"({_shown(first, source, roles)}){more if i < missing else ''}; {advice}"
+                f"({_listed(first, source, roles)}){more if i < missing else ''}",
+                *advice,
             )
     return sum(count.get(i, 0) for i in range(missing))
 
@@ -104,7 +113,7 @@ def _missing(role: str, types: Mapping[str, Any], source: Opened) -> nw.Expr:
     return flag
 
 
-def _shown(rows: nw.DataFrame[Any], source: Opened, roles: Mapping[str, str]) -> str:
+def _listed(rows: nw.DataFrame[Any], source: Opened, roles: Mapping[str, str]) -> str:
     lines = []
     for row in rows.iter_rows(named=True):
         values = {}

@@ -197,14 +197,21 @@ class Values:
         self.sorted: list[Any] = sorted(found)
 
 
-def coding_of(values: Values, wanted: Any, classes: int, kind: Any, name: str) -> Coding:
-    """Say which class each value of a column of labels stands for."""
+def coding_of(values: Values, columns: Columns, kind: Any, *, labels: Any, positive: Any) -> Coding:
+    """Say which class each value of the column of labels stands for."""
     present = values.sorted
-    if wanted is not None:
-        wanted = match(wanted, present)
+    if labels is not None:
+        labels = match(labels, present)
         # those that are not wanted are reported with their number, once rows are counted
-        present = [v for v in present if v in wanted]
-    labels = column_labels(present, classes, labels=wanted, name=f"column {name!r}")
+        present = [v for v in present if v in labels]
+    labels = column_labels(
+        present,
+        max(2, len(columns.prob)),
+        columns=columns.prob,
+        labels=labels,
+        positive=positive,
+        name=f"column {columns.label!r}",
+    )
     # in an order of their own, so that equal values make equal codings
     known = sorted(values.value.items(), key=repr)
     raw = tuple(tuple(r for r, v in known if v is not None and v == label) for label in labels)

@@ -71,6 +71,7 @@ def fill(
     columns: Columns,
     *,
     labels: Any = None,
+    positive: Any = None,
     n_bins: int = 15,
     drop_missing: bool = False,
     engine: str = "duckdb",
@@ -86,7 +87,10 @@ def fill(
     columns
         Which column is what.
     labels
-        Label of each column of probabilities; matched by text too, so "1" is the number 1.
+        Label of each column of probabilities; matched by text too, so "1" is the number 1. By
+        default see `column_labels`.
+    positive
+        The label whose probability a single column holds.
     n_bins
         Number of confidence bins of equal width.
     drop_missing
@@ -98,9 +102,8 @@ def fill(
     """
     chosen = chosen_parts(parts)
     check_bins(n_bins)
-    classes = max(2, len(columns.prob))
     with opened(data, engine, numbers=columns.prob) as source:
-        job = _Job(source, columns, classes, int(n_bins), labels)
+        job = _Job(source, columns, int(n_bins), labels, positive)
         return job.run(chosen, drop_missing=drop_missing)
 
 
@@ -108,10 +111,12 @@ class _Job:
     """One table to be filled."""
 
     def __init__(
-        self, source: Opened, columns: Columns, classes: int, n_bins: int, labels: Any
+        self, source: Opened, columns: Columns, n_bins: int, labels: Any, positive: Any
     ) -> None:
-        self.source, self.columns, self.classes, self.n_bins = source, columns, classes, n_bins
+        self.source, self.columns, self.n_bins = source, columns, n_bins
+        self.classes = max(2, len(columns.prob))
         self.labels = None if labels is None else list(labels)
+        self.positive = positive
         self.frame, self.types = prepared(source, columns.roles)
         self.eager = isinstance(self.frame, nw.DataFrame)
 
@@ -151,9 +156,12 @@ class _Job:
         return self._filled(cells, plan, parts, drop_missing=drop_missing)
 
     def _plan(self, raw: Mapping[str, Iterable[Any]]) -> Plan:
-        name = self.columns.label
         coding = coding_of(
-            self.values(raw["l"], "l"), self.labels, self.classes, self.types["l"], name
+            self.values(raw["l"], "l"),
+            self.columns,
+            self.types["l"],
+            labels=self.labels,
+            positive=self.positive,
         )
         decisions: Coding | None = None
         if "d" in raw:

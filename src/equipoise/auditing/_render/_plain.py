@@ -23,7 +23,6 @@ def as_plain(report: Any) -> dict[str, Any]:
         "dropped": report.dropped,
         "level": report.level,
         "tolerance": report.tolerance,
-        "intervals": None if sure is None else sure.source,
         "overall": _figures(report.overall, None if sure is None else sure.overall),
         "verdict": _plain(dataclasses.asdict(report.verdict)),
         "groups": [

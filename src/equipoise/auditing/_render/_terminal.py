@@ -181,13 +181,36 @@ def _judged(value: float, ends: Interval | None) -> Text:
     return text
 
 
-def as_text(report: Any) -> str:
-    """Return the report as text."""
+def with_parts(report: Any, heading: str = "part") -> RenderableType:
+    """Return a report, and a table of its parts."""
+    from rich.console import Group
+    from rich.text import Text
+
+    if not report.by:
+        return Rendered(report)
+    table = side_by_side(heading, report.by)
+    return Group(Rendered(report), Text(f"\nBy {heading}", "bold"), table)
+
+
+def all_models(reports: Mapping[str | None, Any], by: Sequence[str]) -> RenderableType:
+    """Return the reports of several models below each other, each with its parts, and a summary."""
+    from rich.console import Group
+    from rich.text import Text
+
+    lines: list[RenderableType] = []
+    for i, (model, report) in enumerate(reports.items()):
+        if model is not None:
+            lines.append(Text("\n" * (i > 0)).append(shown(model), "bold reverse"))
+        lines.append(with_parts(report, ", ".join(map(shown, by))))
+    if len(reports) > 1:
+        lines += [Text("\nAll models", "bold"), side_by_side("model", reports)]
+    return Group(*lines)
+
+
+def as_text(report: RenderableType) -> str:
+    """Return what rich prints, as text."""
     from rich.console import Console
 
     out = io.StringIO()
-    console = Console(file=out, width=120, color_system=None)
-    console.print(Rendered(report))
-    if report.by:
-        console.print("\n", side_by_side("part", report.by), sep="")
+    Console(file=out, width=120, color_system=None).print(report)
     return out.getvalue()

@@ -9,9 +9,9 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, gammaincc, ndtri
 
 from equipoise._inputs import shown
+from equipoise.auditing._distributions import betainc, chi2_tail, ndtri
 from equipoise.auditing._intervals._figures import debiased_ece
 from equipoise.auditing._intervals._spread import from_cells
 from equipoise.auditing._verdicts._words import holm, p_text
@@ -148,7 +148,7 @@ def _calibration_tests(table: AuditTable) -> tuple[Floats, Floats]:
         merged.append(into)
     low, high = _tails(*merged)
     score = np.where(merged[2] > 0, ndtri(np.minimum(np.minimum(low, high), 0.5)), 0.0)
-    shape = gammaincc(slots / 2.0, (score**2).sum(-1) / 2.0)
+    shape = chi2_tail(slots, (score**2).sum(-1))
     both = np.minimum(1.0, 2.0 * np.minimum(shape, direction))
     return np.where(slots > 1, both, direction), direction
 

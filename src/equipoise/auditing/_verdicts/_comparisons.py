@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 from equipoise._inputs import shown
+from equipoise.auditing._distributions import ndtr, ndtri
 from equipoise.auditing._verdicts._words import holm, p_text
 from equipoise.metrics import AuditTable, pairs_of, ratio
 

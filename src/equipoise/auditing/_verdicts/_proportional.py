@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from equipoise._inputs import shown
+from equipoise.auditing._distributions import ndtr
 from equipoise.auditing._intervals import Intervals
 from equipoise.auditing._intervals._figures import Interval
 from equipoise.auditing._verdicts._words import p_text
@@ -198,16 +198,12 @@ def _log_variance(table: AuditTable, data: Floats, kind: str, *, fixed: bool) ->
     weight = table["weight"][:, None]
     n = ratio(weight**2, table["bin_count2"].sum(-1)[:, None])
     model = ratio(table["probability" if kind == "stochastic" else "predictions"], weight)
-    square, both = model, np.full_like(model, np.nan)
     if kind == "deterministic":
-        both = ratio(table["hits"], weight)
-    elif "own_probability" in table.sums:
+        square, both = model, ratio(table["hits"], weight)
+    else:
         own = table["own_probability"]
         square = ratio(table["squared_error"] + 2.0 * own - table["labels"], weight)
         both = ratio(own, weight)
-    else:
-        # older tables: p**2 <= p, and labels that have nothing to do with p vary the most
-        both = model * data
     spread = ratio(square, model**2) - 1.0
     if not fixed:
         spread = spread + 1.0 - 2.0 * ratio(both, model * data) + ratio(np.ones_like(data), data)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.search import interval as mean_interval
+from equipoise.search import mean_interval
 
 Floats = NDArray[np.float64]
 
@@ -32,7 +32,7 @@ def paired(before: Floats, after: Floats) -> list[Any]:
         return [None] * 4
     change = relative(before, after)
     figures = [float(v) for v in (before.mean(), after.mean(), change.mean())]
-    return [*figures, interval(change)]
+    return [*figures, mean_interval(change)]
 
 
 def both(before: Floats, after: Floats) -> tuple[Floats, Floats]:
@@ -65,10 +65,3 @@ def medians(values: Floats) -> list[float]:
 
 def _columns(values: Floats) -> list[Floats]:
     return [column[~np.isnan(column)] for column in values.T]
-
-
-def interval(values: Floats) -> tuple[float, float] | None:
-    """Return the 95% interval of a mean, by Student's t; None of fewer than two values."""
-    if len(values) < 2 or not np.isfinite(values).all():
-        return None
-    return mean_interval(values)

@@ -181,7 +181,7 @@ def best_validated(digest: Digest, name: str) -> Comparison | None:
 
 
 def validated(digests: Sequence[Digest], name: str) -> Table:
-    """Return one of Tables 4 to 8 as it should be, for the technique chosen on validation."""
+    """Return one of Tables 4 to 8 validated, for the technique chosen on validation."""
     rows = []
     for d in digests:
         found = best_validated(d, name)
@@ -203,7 +203,7 @@ def validated(digests: Sequence[Digest], name: str) -> Table:
 
 
 def all_validated(digests: Sequence[Digest], name: str) -> Table:
-    """Return one of Tables 4 to 8 as it should be, for every technique."""
+    """Return one of Tables 4 to 8 validated, for every technique."""
     rows = []
     for d in digests:
         for t in d.techniques:
@@ -243,7 +243,7 @@ def _measure(name: str) -> str:
 
 def _validated_notes(name: str, which: str) -> tuple[str, ...]:
     return (
-        f"As it should be: {which}; its configuration and epoch chosen on validation within 5 "
+        f"Validated: {which}; its configuration and epoch chosen on validation within 5 "
         "points of the best validation accuracy of the split; the test set read once; "
         "cross-entropy given the same number of runs per split, each from other initial weights, "
         "and chosen the same way. " + INTERVAL + " Dead: share of the test rows whose logits are "

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from equipoise.metrics import hypervolume
 from equipoise.paper._digest import Digest
 from equipoise.paper._published import shown
-from equipoise.paper._tables._numbers import interval
 from equipoise.paper._tables._table import SPAN, Table
+from equipoise.search import mean_interval
 
 Floats = NDArray[np.float64]
 
@@ -71,7 +71,7 @@ def volumes(digests: Sequence[Digest]) -> Table:
                 more = own - control
                 row += [float(own.mean())]
                 itself = (t, c) == ("ce", "none")
-                row += [None, None] if itself else [float(more.mean()), interval(more)]
+                row += [None, None] if itself else [float(more.mean()), mean_interval(more)]
             rows.append(row)
     return Table(
         "frontiers",

@@ -1,0 +1,161 @@
+"""Audits that were written as JSON, added up."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from equipoise._inputs import InputError, text_of
+from equipoise.auditing._model_tables import TABLE_FORMAT, Key, ModelTables
+from equipoise.metrics import AuditTable
+
+FORMAT = "equipoise.Audit/1"
+
+
+def merged_files(sources: Sequence[str | os.PathLike[str]], *, keep_rates: bool) -> ModelTables:
+    """Add up the tables in files, folders or patterns of files.
+
+    Without `keep_rates` the files may have different rates of training labels.
+    """
+    return _merged({str(p): _load(p) for p in _json_files(sources)}, keep_rates=keep_rates)
+
+
+def _json_files(sources: Sequence[str | os.PathLike[str]]) -> list[Path]:
+    paths: list[Path] = []
+    for source in sources:
+        path = Path(source)
+        if path.is_dir():
+            found = sorted(path.glob("*.json"))
+        elif path.exists():
+            found = [path]
+        else:
+            found = [Path(p) for p in sorted(glob.glob(str(source), recursive=True))]  # noqa: PTH207 - of any folder
+        if not found:
+            raise FileNotFoundError(
+                f"there is no file {source}; audits are added up from files of --json"
+            )
+        paths += found
+    seen: set[Path] = set()
+    for path in paths:
+        if path.resolve() in seen:
+            raise ValueError(f"{path} is given twice, so its rows would count twice")
+        seen.add(path.resolve())
+    return paths
+
+
+def _load(path: Path) -> ModelTables:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{path}: is not JSON ({error})") from None
+    form = data.get("format") if isinstance(data, dict) else None
+    if form not in (FORMAT, TABLE_FORMAT):
+        raise ValueError(
+            f"{path}: is not what `equipoise audit --json` or AuditTable.to_dict writes"
+        )
+    try:
+        return ModelTables.from_dict(data)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        said = f"lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"{path}: {said}") from None
+
+
+def _merged(loaded: Mapping[str, ModelTables], *, keep_rates: bool) -> ModelTables:
+    """Add up tables of the same model and part, by the names of their files."""
+    first, *more = loaded
+    for name in more:
+        _check_alike(name, loaded[first], loaded[name], keep_rates=keep_rates)
+    _make_alike(list(loaded.values()))
+    total = loaded[first]
+    for name in more:
+        for model, tables in loaded[name].tables.items():
+            into = total.tables.setdefault(model, {})
+            for key, table in tables.items():
+                try:
+                    into[key] = into[key] + table if key in into else table
+                except ValueError as error:
+                    raise ValueError(f"{name}: {error}") from None
+            total.dropped[model] = total.dropped.get(model, 0) + loaded[name].dropped[model]
+    for model, tables in total.tables.items():
+        total.tables[model] = {key: tables[key] for key in sorted(tables)}
+    return total
+
+
+def _check_alike(name: str, first: ModelTables, own: ModelTables, *, keep_rates: bool) -> None:
+    """Refuse tables that cannot be added."""
+
+    def named(names: Iterable[str]) -> str:
+        return ", ".join(names) or "nothing"
+
+    if first.by != own.by:
+        raise ValueError(f"{name}: is split by {named(own.by)}, others by {named(first.by)}")
+    # tables of AuditTable.to_dict do not name their columns
+    for what in first.columns.keys() & own.columns.keys():
+        mine, theirs = (_listed(a.columns[what]) for a in (own, first))
+        if mine != theirs:
+            raise ValueError(
+                f"{name}: {what} is {named(mine)}, in others {named(theirs)}; tables are added "
+                "where they are of the same columns"
+            )
+    if keep_rates and first.base_rates != own.base_rates:
+        raise InputError(
+            f"{name}: has other rates of training labels than others",
+            "make all with the same train=, or pass it here",
+            "make all with the same --train, or pass it here",
+        )
+    for model, tables in own.tables.items():
+        others = next(iter(first.tables.get(model, tables).values()))
+        table = next(iter(tables.values()))
+        for what, option in (("labels", "--labels"), ("n_bins", "--bins")):
+            here, there = getattr(table, what), getattr(others, what)
+            if here != there:
+                raise InputError(
+                    f"{name}: has {what} {here!r}, others {there!r}",
+                    f"make all with the same {what}=",
+                    f"make all with the same {option}",
+                )
+
+
+def _listed(names: str | Sequence[str] | None) -> list[str]:
+    return [names] if isinstance(names, str) else list(names or ())
+
+
+def _make_alike(audits: Sequence[ModelTables]) -> None:
+    """Turn groups and parts to text where a column is of numbers in one file and not in another."""
+    tables = [own for a in audits for own in a.tables.values()]
+    groups = [g for own in tables for t in own.values() for g in t.groups]
+    mixed = _mixed([g if isinstance(g, tuple) else (g,) for g in groups])
+    mixed_by = _mixed([key for own in tables for key in own])
+    if not any(mixed) and not any(mixed_by):
+        return
+    for a in audits:
+        for model, own in a.tables.items():
+            a.tables[model] = {
+                _as_text(key, mixed_by): _with_text(table, mixed) for key, table in own.items()
+            }
+
+
+def _mixed(keys: Sequence[Key]) -> list[bool]:
+    """Return for each position whether it has text as well as other values."""
+    return [
+        len({isinstance(v, str) for v in values}) > 1
+        for values in zip(*dict.fromkeys(keys), strict=True)
+    ]
+
+
+def _as_text(key: Key, mixed: Sequence[bool]) -> Key:
+    return tuple(str(text_of(v)) if m else v for v, m in zip(key, mixed, strict=True))
+
+
+def _with_text(table: AuditTable, mixed: Sequence[bool]) -> AuditTable:
+    own = [
+        _as_text(g, mixed) if isinstance(g, tuple) else _as_text((g,), mixed)[0]
+        for g in table.groups
+    ]
+    order = sorted(range(len(own)), key=own.__getitem__)
+    sums = {name: array[order] for name, array in table.sums.items()}
+    return dataclasses.replace(table, groups=tuple(own[i] for i in order), sums=sums)

@@ -1,0 +1,143 @@
+"""Reports of one or several models, each with those of its parts."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import warnings
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from equipoise._files import replace_file
+from equipoise.auditing._gates import Gate, OnInterval, Outcome, find_group, split_names
+from equipoise.auditing._merged import FORMAT
+from equipoise.auditing._model_tables import ModelTables
+from equipoise.auditing._report import AuditReport, report_of, without_reference
+from equipoise.metrics import AuditTable
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class AuditReports(Mapping[str | None, AuditReport]):
+    """Reports of several models, by their names; of a single model without one the name is None.
+
+    Attributes
+    ----------
+    reports
+        Model to report.
+    tables
+        The sums behind them, which `merge_audits` adds up.
+    """
+
+    reports: Mapping[str | None, AuditReport]
+    tables: ModelTables
+
+    def __getitem__(self, model: str | None) -> AuditReport:
+        return self.reports[model]
+
+    def __iter__(self) -> Iterator[str | None]:
+        return iter(self.reports)
+
+    def __len__(self) -> int:
+        return len(self.reports)
+
+    def check(
+        self, gates: Sequence[Gate], on_interval: OnInterval | None = None
+    ) -> list[tuple[Gate, str | None, Outcome]]:
+        """Check gates on every model; see `Gate.check`."""
+        outcomes = []
+        for gate in gates:
+            for model, report in self.items():
+                try:
+                    outcomes += [(gate, model, o) for o in gate.check(report, on_interval)]
+                except ValueError as error:
+                    of = "" if model is None else f" of {model}"
+                    raise ValueError(f"gate {gate.text!r}{of}: {error}") from None
+        return outcomes
+
+    def to_dict(self, outcomes: Sequence[tuple[Gate, str | None, Outcome]] = ()) -> dict[str, Any]:
+        """Return all figures, the sums behind them and outcomes of gates, ready for strict JSON."""
+        return {
+            "format": FORMAT,
+            **self.tables.to_dict(),
+            "models": [{"model": model, **report.to_dict()} for model, report in self.items()],
+            "gates": [
+                {
+                    "gate": gate.text,
+                    "model": model,
+                    "where": outcome.where,
+                    "holds": outcome.holds,
+                    "text": outcome.text,
+                }
+                for gate, model, outcome in outcomes
+            ],
+        }
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        outcomes: Sequence[tuple[Gate, str | None, Outcome]] = (),
+    ) -> None:
+        """Write what `to_dict` returns, whole or not at all."""
+        # in ASCII: a name may hold half a character, which UTF-8 cannot
+        text = json.dumps(self.to_dict(outcomes), indent=1, allow_nan=False, ensure_ascii=True)
+        replace_file(Path(path), (text + "\n").encode())
+
+    def __rich__(self) -> RenderableType:
+        """Return the reports as rich prints them."""
+        from equipoise.auditing._render import all_models
+
+        return all_models(self, self.tables.by)
+
+    def __str__(self) -> str:
+        from equipoise.auditing._render import as_text
+
+        return as_text(self)
+
+    __repr__ = __str__
+
+
+def report_models(
+    tables: ModelTables, *, reference_group: Any, intervals: bool = True, **options: Any
+) -> AuditReports:
+    """Report on each model, and on its parts."""
+    found: dict[str | None, AuditReport] = {}
+    for model, parts in tables.tables.items():
+        whole = tables.whole(model)
+        reference = _reference(reference_group, whole)
+
+        def report(table: AuditTable, reference: Any = reference, dropped: int = 0) -> AuditReport:
+            lacks = reference != "all" and reference not in table.groups
+            made = report_of(
+                table,
+                base_rates=tables.rates_for(table),
+                reference_group=None if lacks else reference,
+                intervals="cells" if intervals else None,
+                dropped=dropped,
+                **options,
+            )
+            return without_reference(made, reference) if lacks else made
+
+        total = report(whole, dropped=tables.dropped[model])
+        with warnings.catch_warnings():
+            # the whole was warned of; a part shows what is undefined
+            warnings.simplefilter("ignore")
+            split = {key: report(part) for key, part in parts.items()} if tables.by else {}
+        found[model] = dataclasses.replace(total, by=split)
+    return AuditReports(found, tables)
+
+
+def _reference(reference: Any, whole: AuditTable) -> Hashable:
+    # the first group of a part may be another than the first of all
+    if reference is None:
+        return whole.groups[0]
+    if reference in whole.groups or reference == "all" or not isinstance(reference, str):
+        return reference  # type: ignore[no-any-return]
+    try:
+        return find_group(split_names(reference), whole.groups)
+    except ValueError as error:
+        raise ValueError(f"reference group: {error}") from None

@@ -1,0 +1,274 @@
+"""Audit tables of one or several models, whole or in parts: filled, added up, written and read."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+from equipoise._inputs import (
+    class_count,
+    column,
+    column_names,
+    columns,
+    encode,
+    encode_labels,
+    from_plain,
+    matrix,
+    refuse_missing,
+    same_length,
+    shown,
+    text_of,
+    to_plain,
+)
+from equipoise.auditing._pushdown import Columns, fill, rates_of
+from equipoise.metrics import AuditTable, GroupRates
+
+Key = tuple[Any, ...]
+
+TABLE_FORMAT = "equipoise.AuditTable/1"
+
+
+@dataclasses.dataclass
+class ModelTables:
+    """All that the reports of an audit are made of.
+
+    Attributes
+    ----------
+    tables
+        Model to the values of the columns `by` to table. A model without a name is None; without
+        `by` there is one table, with the key ().
+    by
+        Names of the columns that split the rows.
+    dropped
+        Model to the number of rows left out because a value is missing.
+    columns
+        The columns that were read: "label", "prob", "group" and "pred"; empty for arrays.
+    base_rates
+        Rates of the training labels, where proportional equality compares with these.
+    unnamed
+        Rows left out that belong to none of the models.
+    """
+
+    tables: dict[str | None, dict[Key, AuditTable]]
+    by: tuple[str, ...] = ()
+    dropped: dict[str | None, int] = dataclasses.field(default_factory=dict)
+    columns: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    base_rates: GroupRates | None = None
+    unnamed: int = 0
+
+    @property
+    def labels(self) -> tuple[Hashable, ...]:
+        """Label of each class."""
+        return next(iter(next(iter(self.tables.values())).values())).labels
+
+    def whole(self, model: str | None) -> AuditTable:
+        """Return the table of all rows of a model."""
+        first, *more = self.tables[model].values()
+        return sum(more, first)
+
+    def with_training_rates(self, train: Any, label: str | None, engine: str) -> ModelTables:
+        """Compare with the rates of training labels, which are counted where they are."""
+        label = label or self.columns.get("label")
+        if label is None or "group" not in self.columns:
+            raise ValueError(
+                "these tables do not name their columns, so training labels cannot be read"
+            )
+        group = tuple(self.columns["group"])
+        rates = rates_of(train, label, group, labels=self.labels, engine=engine)
+        return dataclasses.replace(self, base_rates=rates)
+
+    def rates_for(self, table: AuditTable) -> GroupRates | None:
+        """Return the training rates of a table's groups and labels, matched by their text."""
+        if self.base_rates is None:
+            return None
+        rates = self.base_rates.rates
+        by_text = {_texts(g): {_texts(k): v for k, v in own.items()} for g, own in rates.items()}
+        found: dict[Hashable, dict[Hashable, float]] = {}
+        for group in table.groups:
+            own = by_text.get(_texts(group))
+            if own is None:
+                known = "; ".join(shown(g) for g in list(rates)[:20])
+                raise ValueError(
+                    f"the training labels have no rows of group {shown(group)!r}, so its rate "
+                    f"there is unknown; their groups are {known}"
+                )
+            found[group] = {k: own.get(_texts(k), 0.0) for k in table.labels}
+        return GroupRates(found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `from_dict` reads beside the reports: columns and training rates."""
+        rates = self.base_rates
+        return {
+            "columns": {**self.columns, "by": list(self.by)},
+            "base_rates": None
+            if rates is None
+            else [
+                {"group": to_plain(g), "rates": [[to_plain(k), v] for k, v in own.items()]}
+                for g, own in rates.rates.items()
+            ],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ModelTables:
+        """Read the tables of an audit that was written, or a table of `AuditTable.to_dict`."""
+        if data.get("format") == TABLE_FORMAT:
+            return cls({None: {(): AuditTable.from_dict(data)}}, dropped={None: 0})
+        names = dict(data["columns"])
+        by = tuple(names.pop("by"))
+        found = cls({}, by, columns=names)
+        for own in data["models"]:
+            if not isinstance(own, dict):
+                raise ValueError("is damaged: a model is not a table of figures")
+            parts = [(p["key"], p["report"]) for p in own["by"]] if by else [([], own)]
+            found.tables[own["model"]] = {
+                from_plain(key): AuditTable.from_dict(part["table"]) for key, part in parts
+            }
+            found.dropped[own["model"]] = int(own["dropped"])
+        if not found.tables or not all(found.tables.values()):
+            raise ValueError("holds no tables")
+        if data["base_rates"] is not None:
+            found.base_rates = GroupRates(
+                {
+                    from_plain(r["group"]): {from_plain(k): float(v) for k, v in r["rates"]}
+                    for r in data["base_rates"]
+                }
+            )
+        return found
+
+
+def _texts(value: Any) -> tuple[str | None, ...]:
+    return tuple(map(text_of, value)) if isinstance(value, tuple) else (text_of(value),)
+
+
+# --- filled ----------------------------------------------------------------------------------
+
+
+def tables_of_arrays(
+    y_true: Any,
+    y_prob: Any,
+    *,
+    sensitive_features: Any,
+    y_pred: Any,
+    sample_weight: Any,
+    by: Any,
+    labels: Any,
+    positive: Any,
+    n_bins: int,
+    drop_missing: bool,
+) -> ModelTables:
+    """Sum up arrays, as `audit` takes them."""
+    for value in (y_true, y_prob, sensitive_features):
+        if isinstance(value, str):
+            raise TypeError(f"{value!r} is the name of a column; pass data= with its table too")
+    arrays = {"y_true": y_true, "y_pred": y_pred, "sample_weight": sample_weight}
+    options = {"labels": labels, "positive": positive, "n_bins": n_bins}
+    if by is None and not drop_missing:
+        table = AuditTable.from_arrays(
+            y_prob=y_prob, sensitive_features=sensitive_features, **arrays, **options
+        )
+        return ModelTables({None: {(): table}}, dropped={None: 0})
+    prob = matrix(y_prob, "y_prob")
+    keys = {} if by is None else _named_columns(by, "by")
+    members = _named_columns(sensitive_features, "sensitive_features")
+    arrays = {name: None if v is None else column(v, name) for name, v in arrays.items()}
+    kept = _sound_rows(prob, arrays, keys | members, drop_missing=drop_missing)
+    arrays = {name: None if v is None else v[kept] for name, v in arrays.items()}
+    groups = {name: values[kept] for name, values in (keys | members).items()}
+    _, options["labels"] = encode_labels(
+        arrays["y_true"],
+        class_count(prob),
+        labels,
+        columns=column_names(y_prob),
+        positive=positive,
+    )
+    options["positive"] = None
+    # a part is a group for a while: the sums of all parts are then made in one pass
+    table = AuditTable.from_arrays(
+        y_prob=prob[kept], sensitive_features=groups, **arrays, **options
+    )
+    found = ModelTables({None: {(): table}}, dropped={None: int((~kept).sum())})
+    if by is not None:
+        found.by = tuple(keys)
+        found.tables[None] = _parts(table, len(keys), len(members))
+    return found
+
+
+def _named_columns(values: Any, name: str) -> dict[str, Any]:
+    return {f"{name}, column {j}": col for j, col in enumerate(columns(values, name))}
+
+
+def _sound_rows(
+    prob: Any, arrays: Mapping[str, Any], groups: Mapping[str, Any], *, drop_missing: bool
+) -> Any:
+    """Return which rows lack no value; without `drop_missing` a group that is missing is refused.
+
+    What else is missing is refused where the rows are added up.
+    """
+    n = len(prob)
+    same_length(n, **arrays, **groups)
+    kept = np.ones(n, bool)
+    for name, values in groups.items():
+        codes, _ = encode(values, name)
+        if not drop_missing:
+            refuse_missing(codes, name)
+        kept &= codes >= 0
+    if drop_missing:
+        kept &= ~np.isnan(prob).reshape(n, -1).any(1)
+        for name in ("y_true", "y_pred"):
+            if arrays[name] is not None:
+                kept &= encode(arrays[name], name)[0] >= 0
+        if not kept.any():
+            raise ValueError(f"each of the {n:,} rows has a missing value, so nothing is left")
+    return kept
+
+
+def _parts(table: AuditTable, n_by: int, n_members: int) -> dict[Key, AuditTable]:
+    """Take a table apart whose groups are the values of `by`, then those of the group."""
+    places: dict[Key, list[int]] = {}
+    for i, group in enumerate(table.groups):
+        assert isinstance(group, tuple)
+        places.setdefault(group[:n_by], []).append(i)
+    found = {}
+    for key, at in places.items():
+        rest = [table.groups[i][n_by:] for i in at]  # type: ignore[index]
+        groups = tuple(g if n_members > 1 else g[0] for g in rest)
+        sums = {name: array[at] for name, array in table.sums.items()}
+        found[key] = dataclasses.replace(table, groups=groups, sums=sums)
+    return found
+
+
+def tables_of_data(
+    sources: Mapping[str | None, Any],
+    columns: Columns,
+    *,
+    model: str | None = None,
+    **options: Any,
+) -> ModelTables:
+    """Sum up predictions where they are: a source for each model, or one with a column of names.
+
+    `options` are those of `fill`.
+    """
+    about = {
+        "label": columns.label,
+        "prob": list(columns.prob),
+        "group": list(columns.group),
+        "pred": columns.pred,
+    }
+    found = ModelTables({}, columns.by, columns=about)
+    if model is not None:
+        columns = dataclasses.replace(columns, by=(model, *columns.by))
+    for name, source in sources.items():
+        filled = fill(source, columns, **options)
+        for key, table in filled.tables.items():
+            own, rest = (name, key) if model is None else (shown(key[0]), key[1:])
+            found.tables.setdefault(own, {})[rest] = table
+            found.dropped[own] = filled.dropped
+        if model is not None:
+            for own in found.dropped:
+                lost = filled.dropped_by.items()
+                found.dropped[own] = sum(n for key, n in lost if shown(key[0]) == own)
+            found.unnamed = filled.dropped - sum(found.dropped.values())
+    return found

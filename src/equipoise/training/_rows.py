@@ -1,0 +1,140 @@
+"""What an estimator is fitted on: rows that are checked, encoded and split."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from equipoise._inputs import check_weights, encode_groups, split_columns
+from equipoise.datasets import Part, Preprocessor, Split, shuffled
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class GroupEstimator(ClassifierMixin, BaseEstimator):
+    """Base of the classifiers that are fitted with groups."""
+
+    def __sklearn_tags__(self) -> Any:
+        """Allow missing values."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+@dataclasses.dataclass(frozen=True)
+class FitRows:
+    """Rows that an estimator is fitted on, without those of weight 0.
+
+    Attributes
+    ----------
+    X
+        (n, feature) numbers, without sensitive columns.
+    y
+        (n,) the labels' own values.
+    codes, group
+        (n,) the classes and groups as positions in `classes` and `groups`.
+    weight
+        (n,) weights with the mean 1, or None.
+    classes, groups
+        The labels and the groups, sorted; no groups where none were given.
+    """
+
+    X: Floats
+    y: NDArray[Any]
+    codes: Ints
+    group: Ints
+    weight: Floats | None
+    classes: NDArray[Any]
+    groups: list[Hashable]
+
+    def group_shares(self, group: Ints, n_groups: int) -> Floats:
+        """Return each group's share of the (weighted) rows."""
+        count = np.bincount(group, self.weight, max(n_groups, 1))
+        return np.asarray(count / count.sum())
+
+
+def checked_rows(
+    estimator: Any, X: Any, y: Any, sensitive_features: Any, sample_weight: Any
+) -> FitRows:
+    """Check and encode what an estimator with `sensitive_columns` is fitted on."""
+    frame, columns = split_columns(X, estimator.sensitive_columns, sensitive_features)
+    features, labels = validate_data(
+        estimator, frame, y, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2
+    )
+    if np.isinf(features).any():
+        raise ValueError("Input X contains infinity; replace it by NaN or a finite value")
+    check_classification_targets(labels)
+    members: NDArray[Any] = np.zeros(len(labels), np.int64)
+    groups: list[Hashable] = []
+    if columns is not None:
+        members, groups = encode_groups(columns)
+        if len(members) != len(labels):
+            raise ValueError(f"sensitive_features has {len(members)} rows, but X has {len(labels)}")
+    if sample_weight is not None:
+        sample_weight = np.asarray(sample_weight)
+        if sample_weight.ndim != 1:
+            raise ValueError(f"sample_weight must be (n,), got shape {sample_weight.shape}")
+    weight = check_weights(sample_weight, len(labels))
+    if weight is not None:
+        kept = weight > 0.0
+        features, labels, members, weight = (v[kept] for v in (features, labels, members, weight))
+        # a scale of the weights must not matter, and equal ones are no weights
+        weight = None if (weight == weight[0]).all() else weight / weight.mean()
+        known, members = np.unique(members, return_inverse=True)
+        groups = [groups[g] for g in known] if groups else []
+    classes, codes = np.unique(labels, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"Classifier can't train when only one class is present: {classes[0]!r}")
+    return FitRows(features, labels, codes, members.astype(np.int64), weight, classes, groups)
+
+
+def prepared(rows: FitRows, group: Ints, cuts: Sequence[Ints]) -> Split:
+    """Return training, validation and test rows, imputed and standardised on the first.
+
+    `group` are the rows' groups, which may have been pooled; `cuts` the rows of each part.
+    """
+    columns = [f"x{j}" for j in range(rows.X.shape[1])]
+    preprocessor = Preprocessor.fit(rows.X[cuts[0]], columns)
+    train, val, test = (
+        Part(
+            preprocessor.transform(rows.X[own]),
+            rows.codes[own],
+            group[own],
+            own,
+            None if rows.weight is None else rows.weight[own],
+        )
+        for own in cuts
+    )
+    return Split(train, val, test, preprocessor)
+
+
+def hold_out(rows: FitRows, fraction: float, seed: int) -> Split:
+    """Return a split with a share of the rows, stratified by label and group, as validation.
+
+    There is no test part: it is the validation part once more. The only row of its label and group
+    stays in training.
+    """
+    n = len(rows.codes)
+    cell = rows.codes * max(len(rows.groups), 1) + rows.group
+    order = shuffled(n, seed, cell)
+    order = order[np.argsort(np.bincount(cell)[cell[order]] == 1, kind="stable")]
+    val, train = np.split(order, [max(1, round(fraction * n))])
+    if len(np.unique(rows.codes[train])) < len(rows.classes):
+        warnings.warn(
+            f"{n} rows are too few to hold any out: the training rows decide when to stop and give "
+            "the temperatures",
+            UserWarning,
+            stacklevel=3,
+        )
+        val = train = np.arange(n)
+    val, train = np.sort(val), np.sort(train)
+    return prepared(rows, rows.group, (train, val, val))
