@@ -79,7 +79,7 @@ def test_fetch(monkeypatch, tmp_path):
         raise OSError(address)
 
     monkeypatch.setattr("pooch.retrieve", fail)
-    shown = run("datasets", "drug", "--fetch", code=1)
+    shown = run("datasets", "drug", "--fetch", code=2)
     file = registry.FILES["drug_consumption.data"]
     for text in ("Error: ", file.name, file.address, file.sha256, str(tmp_path / "cache")):
         assert text in shown
@@ -87,7 +87,7 @@ def test_fetch(monkeypatch, tmp_path):
 
 
 def test_mistakes():
-    assert "did you mean 'german'?" in run("datasets", "germn", code=1)
+    assert "did you mean 'german'?" in run("datasets", "germn", code=2)
     assert "--fetch needs the NAME" in run("datasets", "--fetch", code=2)
     assert "No such command" in run("dataset", code=2)
 

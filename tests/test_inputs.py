@@ -343,7 +343,7 @@ MISTAKES = {
     "percent": ({"y_prob": (100 * np.array(GOOD["y_prob"]))}, "y_prob, row 0: .* not within"),
     "logits": (
         {"y_prob": np.log(np.array(GOOD["y_prob"]) + 0.1)},
-        r"y_prob, row 0: .* takes probabilities \(apply softmax to logits\)",
+        r"y_prob, row 0: .* pass probabilities \(apply softmax to logits\)",
     ),
     "positive logits": ({"y_prob": row_2([2.0, 1.0, 3.0])}, r"row 2: .* softmax to logits"),
     "words": ({"y_prob": [["x", "y", "z"]] * 4}, "y_prob must hold numbers"),

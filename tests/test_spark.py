@@ -143,7 +143,31 @@ def test_nan_in_parquet(tmp_path):
 def test_files_that_cannot_be_read(tmp_path):
     torn = tmp_path / "torn.csv"
     torn.write_text("y,p,g\n0,0.2,a\n1,0.5\n")
-    with pytest.raises(ValueError, match=r"torn.csv cannot be read"):
+    with pytest.raises(ValueError, match=r"torn.csv, line 3: 2 values for 3 columns"):
         fill(torn, Columns("y", "p", "g"), engine="spark")
+    torn.write_text("y,p,g\n0,0.2,a\n1,0.5,b\n")
     with pytest.raises(ValueError, match="there is no column 'q'"):
         fill(torn, Columns("y", "q", "g"), engine="spark")
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_names_are_taken_literally(tmp_path, kind):
+    y, p, g = 'the "label"', "p * q", "a.b`c"
+    frame = pd.DataFrame({y: [0, 1, 0, 1], p: [0.1, 0.9, 0.3, 0.4], g: list("abab")})
+    for name, own in (("b[1] *", frame), ("b1 x", frame.assign(**{g: "other"}))):
+        path = tmp_path / f"{name}.{kind}"
+        own.to_csv(path, index=False) if kind == "csv" else own.to_parquet(path)
+    got, want = (
+        fill(tmp_path / f"b[1] *.{kind}", Columns(y, p, g), engine=engine)
+        for engine in ("spark", "duckdb")
+    )
+    assert_equal(got, want)
+    assert got.tables[()].groups == ("a", "b")
+
+
+@pytest.mark.usefixtures("spark")
+def test_compressed_files(tmp_path):
+    path = tmp_path / "d.csv.gz"
+    pd.DataFrame({"y": [0, 1], "p": [0.25, 0.5], "g": ["a", "b"]}).to_csv(path, index=False)
+    assert fill(path, Columns("y", "p", "g"), engine="spark").tables[()].groups == ("a", "b")

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise._files._atomic import replace_file
+from equipoise._inputs import need
 
 KEY = "equipoise"
 
@@ -24,8 +25,7 @@ def write_model(
     path: str | os.PathLike[str], about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> None:
     """Write a model, whole or not at all."""
-    from safetensors.numpy import save
-
+    save = need("safetensors.numpy", "train", what="saving a model").save
     text = json.dumps(about, sort_keys=True)
     whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     content = save(whole, {KEY: text, "sha256": _digest(text, whole)})
@@ -34,13 +34,12 @@ def write_model(
 
 def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return what `write_model` wrote; raise ValueError for any other file."""
-    from safetensors import SafetensorError, safe_open
-
+    safetensors = need("safetensors", "train", what="loading a model")
     try:
-        with safe_open(os.fspath(path), framework="numpy") as file:
+        with safetensors.safe_open(os.fspath(path), framework="numpy") as file:
             header = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
+    except safetensors.SafetensorError as error:
         raise ValueError(f"{os.fspath(path)} is not a saved model: {error}") from None
     text = header.get(KEY)
     if text is None:

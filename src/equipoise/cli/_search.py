@@ -117,6 +117,7 @@ def search(
         drop=drop,
         categorical=categorical,
     )
+    note(f"{len(dataset.y):,} rows of {dataset.title} were read")
     encoder = dataset.encoder
     assert encoder is not None
     labels = own_values(dataset.class_names, dataset.y)
