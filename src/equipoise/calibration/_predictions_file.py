@@ -53,13 +53,13 @@ class FileCalibration:
     --------
     >>> from tempfile import mkdtemp
     >>> path = Path(mkdtemp()) / "held_out.csv"
-    >>> rows = ["y,p,sex", *["1,.9,f", "0,.9,f", "1,.8,m", "0,.2,m", "1,.1,m"] * 4]
-    >>> _ = path.write_text("\n".join(rows))
+    >>> rows = ["1,.9,f", "1,.8,f", "0,.9,f", "0,.1,f", "1,.7,m", "0,.3,m", "1,.4,m"]
+    >>> _ = path.write_text("\n".join(["y,p,sex", *rows * 9]))
     >>> fitted = FileCalibration.fit(path, label="y", prob="p", group="sex")
     >>> fitted.save(path.with_name("temperatures.json"))
     >>> again = FileCalibration.load(path.with_name("temperatures.json"))
     >>> again.apply(path, path.with_name("calibrated.csv"))
-    Applied(rows=20, unseen=0)
+    Applied(rows=63, unseen=0)
     """
 
     scaling: GroupTemperatureScaling
