@@ -33,8 +33,4 @@ __all__ = [
     "audit",
 ]
 
-__getattr__ = opened_late(__name__, __file__)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = opened_late(__name__, __file__)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 
-def opened_late(room: str, path: str, extra: str = "") -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a room, so that each name is written down once.
+def opened_late(
+    room: str, path: str, extra: str = ""
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return the ``__getattr__`` and ``__dir__`` of a room.
 
     Parameters
     ----------
@@ -41,4 +44,4 @@ def opened_late(room: str, path: str, extra: str = "") -> Callable[[str], Any]:
                 f"{room} needs {error.name}: pip install 'equipoise[{extra}]'", name=error.name
             ) from None
 
-    return find
+    return find, lambda: sorted(sys.modules[room].__all__)

@@ -39,4 +39,4 @@ __all__ = [
     "writing_to",
 ]
 
-__getattr__ = opened_late(__name__, __file__)
+__getattr__, __dir__ = opened_late(__name__, __file__)

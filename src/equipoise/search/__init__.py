@@ -47,4 +47,4 @@ __all__ = [
     "within_slack",
 ]
 
-__getattr__ = opened_late(__name__, __file__, extra="train")
+__getattr__, __dir__ = opened_late(__name__, __file__, extra="train")

@@ -62,4 +62,4 @@ __all__ = [
     "train_stack",
 ]
 
-__getattr__ = opened_late(__name__, __file__, extra="train")
+__getattr__, __dir__ = opened_late(__name__, __file__, extra="train")
