@@ -7,6 +7,8 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
@@ -41,3 +43,32 @@ def _importable(path: Path) -> bool:
 # `make floors`: the oldest libraries, without torch, whose old builds bring CUDA
 if os.environ.get("EQUIPOISE_WITHOUT_TORCH"):
     collect_ignore = [p.name for p in HERE.glob("test_*.py") if not _importable(p)]
+
+
+# --- a small sweep of the paper's kind -------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory):
+    """Return the folder of the sweep, and its digest."""
+    from paper_data import finish
+
+    folder = tmp_path_factory.mktemp("german")
+    digest = finish(folder)
+    assert len(list(folder.glob("*.parquet"))) == 9
+    return folder, digest
+
+
+@pytest.fixture(scope="session")
+def raw(store):
+    """Return its runs as plain tables."""
+    import oracle_paper
+    from paper_data import SWEEP
+
+    return oracle_paper.Raw(store[0], SWEEP.loss)
+
+
+@pytest.fixture(scope="session")
+def digest(store):
+    """Return what is kept of it."""
+    return store[1]

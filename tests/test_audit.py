@@ -191,8 +191,8 @@ def test_a_report_of_added_tables_is_that_of_all_rows():
 
 
 def test_a_table_with_some_parts_only_is_refused():
-    table = AuditTable.from_arrays([0, 1], [0.2, 0.7], parts=("bins",))
-    with pytest.raises(ValueError, match=r"lacks the parts \['classwise', .*all parts"):
+    table = AuditTable.from_arrays([0, 1], [0.2, 0.7], blocks=("bins",))
+    with pytest.raises(ValueError, match=r"lacks the blocks \['classwise', .*all blocks"):
         report_of(table)
 
 

@@ -560,10 +560,10 @@ def test_merge_refuses(data):
     for option in (["--label", "y"], ["--bins", 15], ["--drop-missing"]):
         assert f"{option[0]} is for predictions" in refused("--merge", "a.json", *option)
     table = AuditTable.from_arrays(
-        [0, 1], [0.2, 0.7], sensitive_features=["a", "b"], parts=["bins"]
+        [0, 1], [0.2, 0.7], sensitive_features=["a", "b"], blocks=["bins"]
     )
     Path("bins.json").write_text(json.dumps(table.to_dict()))
-    assert "fill it with all parts" in refused("--merge", "bins.json")
+    assert "fill it with all blocks" in refused("--merge", "bins.json")
 
 
 # --- bad input -------------------------------------------------------------------------------

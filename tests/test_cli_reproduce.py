@@ -31,7 +31,7 @@ SMALL = {"quick": GRID, "paper": GRID | {"max_epochs": 2}}
 @pytest.fixture(autouse=True, scope="module")
 def _small():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grids, "_grids", lambda: SMALL)
+        patch.setattr(grids, "all_grids", lambda: SMALL)
         # figures have their own tests; drawing them takes longer than all else here
         patch.setattr(results, "pareto_figure", lambda digest, hybrid: (digest.dataset, hybrid))
         patch.setattr(results, "rendered", lambda figure, kind: f"{figure} {kind}".encode())

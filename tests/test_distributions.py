@@ -16,7 +16,7 @@ P = np.concatenate([[1e-9, 1e-6, 1e-4, 0.5, 0.975, 1 - 1e-9], RNG.random(200)])
 @pytest.fixture(autouse=True)
 def _by_hand(monkeypatch):
     """Keep scipy.special out of it, though these tests have imported it."""
-    monkeypatch.setattr(ours, "_special", lambda *_args, **_options: None)
+    monkeypatch.setattr(ours, "by_scipy", lambda *_args, **_options: None)
 
 
 def close(found, expected):

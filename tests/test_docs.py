@@ -85,13 +85,15 @@ def test_site(tmp_path):
     reference = (tmp_path / "docs" / "reference.html").read_text("utf-8")
     modules = re.findall("automodule:: (.*)", (ROOT / "docs" / "reference.md").read_text())
     public = [(m, name) for m in modules for name in importlib.import_module(m).__all__]
-    public = [
-        f"{m}.{name}"
-        for m, name in public
-        if isinstance(getattr(sys.modules[m], name), type | types.FunctionType)
-    ]
-    assert len(public) > 50
-    assert [name for name in public if f'id="{name}"' not in reference] == []
+    # by the thing itself: some are offered by two rooms, and described once
+    names: dict[int, list[str]] = {}
+    for m, name in public:
+        found = getattr(sys.modules[m], name)
+        if isinstance(found, type | types.FunctionType):
+            names.setdefault(id(found), []).append(f"{m}.{name}")
+    assert len(names) > 50
+    missing = [own for own in names.values() if not any(f'id="{n}"' in reference for n in own)]
+    assert missing == []
     results = (tmp_path / "paper" / "results" / "README.html").read_text("utf-8")
     assert "Claims, both readings" in results
 

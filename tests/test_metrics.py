@@ -274,7 +274,7 @@ def test_bin_edges_are_exact(n_bins):
     np.testing.assert_array_equal(bin_of(p, n_bins), expected)
 
     table = AuditTable.from_arrays(
-        np.arange(len(p)) % 2, p, n_bins=n_bins, parts=("classwise", "bins")
+        np.arange(len(p)) % 2, p, n_bins=n_bins, blocks=("classwise", "bins")
     )
     counts = np.bincount(expected, minlength=n_bins)
     np.testing.assert_array_equal(table["class_count"][0, 1], counts)

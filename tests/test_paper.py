@@ -1,7 +1,6 @@
 """The paper's grids and printed numbers, `mmce-w*`, its recipe, and what is kept of a sweep."""
 
 import dataclasses
-import importlib
 import json
 import math
 import os
@@ -21,7 +20,7 @@ import oracle_paper as oracle
 from equipoise.calibration import Problem, paper_temperatures
 from equipoise.datasets import load
 from equipoise.paper import _grids as grids
-from equipoise.paper import main_tables, reproduce_dataset, saved_digests
+from equipoise.paper import main_tables, saved_digests
 from equipoise.paper._digest import Digest
 from equipoise.paper._published import published
 from equipoise.paper._render import as_csv, markdown
@@ -30,53 +29,11 @@ from equipoise.paper._scaling import by_recipe, recipe_files
 from equipoise.paper._snippet import TECHNIQUES
 from equipoise.sweep import Sweep, encode, processor
 from equipoise.training import CHUNK, Config, GroupwiseLoss, train_stack
+from paper_data import PLAN, SWEEP, finish
 
 ROOT = Path(__file__).parents[1]
 TEX = ROOT.parent / "shared" / "paper" / "towards-fair-and-calibrated-models.tex"
 NAMES = {"adult", "arrhythmia", "communities", "compas", "drug", "german", "lawschool"}
-
-# of 1000 rows, so that networks die, classes are never predicted, and techniques are missing
-SWEEP = Sweep(
-    "german",
-    loss=tuple(TECHNIQUES),
-    rho=(0.4, 0.8),
-    lam=(1.0, 30.0),
-    seeds=(0, 1, 2),
-    controls=4,
-    max_epochs=6,
-    hidden_layer_sizes=(16,),
-    output_relu=True,
-    learning_rate=1e-2,
-)
-
-
-# the package's function has the name of its module
-PLAN = importlib.import_module("equipoise.sweep._grid")
-
-
-def finish(folder):
-    """Run the sweep, cut into three parts per split, and return its digest."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PLAN, "RUNS", 12)
-        return reproduce_dataset(SWEEP, load("german"), folder, progress=False)
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("german")
-    digest = finish(folder)
-    assert len(list(folder.glob("*.parquet"))) == 9
-    return folder, digest
-
-
-@pytest.fixture(scope="module")
-def raw(store):
-    return oracle.Raw(store[0], SWEEP.loss)
-
-
-@pytest.fixture(scope="module")
-def digest(store):
-    return store[1]
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +86,7 @@ def test_the_quick_grid_is_a_part_of_the_papers():
 
 
 def test_unknown_grid():
-    assert grids.grid_names() == ["paper", "quick"]
+    assert list(grids.all_grids()) == ["paper", "quick"]
     with pytest.raises(ValueError, match="unknown grid 'full'; there are paper, quick"):
         grids.grid("full")
 

@@ -36,28 +36,12 @@ from equipoise.paper._published import published, shown
 from equipoise.paper._render import as_csv, markdown, shown_rows
 from equipoise.paper._tables._numbers import means, relative
 from equipoise.paper._tables._table import Table
-from equipoise.paper._tables._volumes import _share
+from equipoise.paper._tables._volumes import share_of
 from equipoise.search import mean_interval
-from test_paper import SWEEP, finish
+from paper_data import SWEEP
 
 OTHERS = [t for t in SWEEP.loss if t != "ce"]
 REPLICAS = [t for t in OTHERS if t != "mmce-w"]
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("german")
-    return folder, finish(folder)
-
-
-@pytest.fixture(scope="module")
-def raw(store):
-    return oracle.Raw(store[0], SWEEP.loss)
-
-
-@pytest.fixture(scope="module")
-def digest(store):
-    return store[1]
 
 
 def near(values):
@@ -263,10 +247,10 @@ def test_volume_of_many_points():
     rng = np.random.default_rng(0)
     for reference in ([0.5, 0.5], [1.0, 0.3], [2.0, 2.0]):
         points = rng.random((12, 2))
-        assert _share(points, reference) == near(oracle.share(points.tolist(), reference))
-    assert _share(points[:0], reference) == 0.0
+        assert share_of(points, reference) == near(oracle.share(points.tolist(), reference))
+    assert share_of(points[:0], reference) == 0.0
     for reference in ([0.0, 1.0], [math.nan, 1.0], [math.inf, 1.0]):
-        assert math.isnan(_share(points, reference))
+        assert math.isnan(share_of(points, reference))
 
 
 # --- numbers that are not there ---------------------------------------------------------------

@@ -22,7 +22,7 @@ from equipoise.auditing._pushdown._cells import Cells, Tables
 from equipoise.auditing._pushdown._query import HALF, rounded_off
 from equipoise.auditing._pushdown._survey import MOST_GROUPS
 from equipoise.auditing._pushdown._tables import Filled
-from equipoise.metrics import PARTS, SUMS, AuditTable, bin_of, group_base_rates
+from equipoise.metrics import BLOCKS, SUMS, AuditTable, bin_of, group_base_rates
 
 LOGARITHMS = ("log_loss", "log_loss2")
 
@@ -161,12 +161,12 @@ def test_without_groups(make_quick):
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("part", sorted(PARTS))
+@pytest.mark.parametrize("part", sorted(BLOCKS))
 def test_parts(part, classes):
     data = predictions(classes=classes)
-    got = fill(pl.DataFrame(data), Columns("y", PROB[classes], ("g",)), parts={part})
+    got = fill(pl.DataFrame(data), Columns("y", PROB[classes], ("g",)), blocks={part})
     want = AuditTable.from_arrays(
-        data["y"], matrix(data), sensitive_features=data["g"], parts={part}
+        data["y"], matrix(data), sensitive_features=data["g"], blocks={part}
     )
     assert_equal(got.tables[()], want)
 
@@ -397,7 +397,7 @@ def test_halves_hold_a_trillion_rows():
     into = Tables(1, 2, 15)
     into.put("rows", cells.sums["rows"], cells.key)
     into.put("log_loss", cells.sums["p"], cells.key)
-    table = into.table([0], ["a"], (0, 1), frozenset(PARTS))
+    table = into.table([0], ["a"], (0, 1), frozenset(BLOCKS))
     assert table.sums["rows"].tolist() == [3 * rows]
     assert table.sums["log_loss"].tolist() == [3 * rows * p]
 
@@ -605,7 +605,7 @@ def test_what_is_no_table():
     [
         ({"n_bins": 0}, "n_bins must be a positive integer"),
         ({"engine": "sqlite"}, "engine must be one of duckdb, polars, spark"),
-        ({"parts": {"nothing"}}, "parts must be some of"),
+        ({"blocks": {"nothing"}}, "blocks must be some of"),
     ],
 )
 def test_wrong_arguments(arguments, message):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import errno
-import importlib
 import json
 import os
 import signal
@@ -18,59 +17,11 @@ import torch
 from pyarrow import parquet
 
 from equipoise import __version__
-from equipoise.datasets import Dataset, load
+from equipoise.datasets import load
 from equipoise.paper._snippet import TECHNIQUES
 from equipoise.sweep import Store, Sweep, plan, run, versions
 from equipoise.training import LOSSES, Loss, train_stack
-
-# the package's functions have the names of its modules
-PLAN, RUN, STORE = (
-    importlib.import_module(f"equipoise.sweep.{m}") for m in ("_grid", "_execution", "_store")
-)
-
-
-def make_data(groups=2, rows=96, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(rows, 4)).astype(np.float32)
-    group = np.arange(rows) % groups
-    y = (X[:, 0] + 0.5 * group + rng.normal(size=rows) > 0.3).astype(np.int64)
-    return Dataset(
-        X=X,
-        feature_names=("a", "b", "c", "d"),
-        y=y,
-        group=group,
-        class_names=(0, 1),
-        group_names=tuple(range(groups)),
-        title="made up",
-        source="",
-        licence="",
-    )
-
-
-DATA = make_data()
-SWEEP = Sweep(
-    "made-up",
-    loss=("ce", "ls", "mmce"),
-    rho=(0.4, 0.6),
-    lam=(1.0, 5.0),
-    seeds=(0, 1, 2),
-    controls=2,
-    max_epochs=3,
-    batch_size=32,
-    hidden_layer_sizes=(4,),
-)
-
-
-def finished(folder):
-    return {path.name: path.read_bytes() for path in Path(folder).glob("*.parquet")}
-
-
-def others(folder):
-    """Return the names of all files but the parts, the description and the log."""
-    known = {"sweep.json", "parts.log"}
-    return sorted(
-        p.name for p in Path(folder).iterdir() if p.suffix != ".parquet" and p.name not in known
-    )
+from sweep_data import DATA, PLAN, RUN, STORE, SWEEP, finished, make_data, others
 
 
 @pytest.fixture(scope="module")
@@ -591,7 +542,7 @@ def test_what_others_do_counts_as_progress(original, tmp_path, monkeypatch):
         store.write(key, finished(original)[f"{key}.parquet"], "elsewhere")
 
     monkeypatch.setattr(RUN, "POLL", 0)
-    monkeypatch.setattr(RUN, "_make_all", elsewhere)
+    monkeypatch.setattr(RUN, "make_all", elsewhere)
     told = []
     run(work, progress=lambda *both: told.append(both))
     assert told == [(24, 72), (48, 72), (72, 72)]

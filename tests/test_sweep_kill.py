@@ -14,7 +14,7 @@ import pytest
 from pyarrow import parquet
 
 from equipoise.sweep import Store, plan, run
-from test_sweep import DATA, RUN, SWEEP, finished, others
+from sweep_data import DATA, RUN, SWEEP, finished, others
 
 MANY = dataclasses.replace(SWEEP, loss=("ce", "mmce"), seeds=tuple(range(36)), max_epochs=16)
 FEW = dataclasses.replace(MANY, seeds=tuple(range(8)))

@@ -18,7 +18,7 @@ import pytest
 from equipoise.paper._snippet import TECHNIQUES
 from equipoise.sweep import plan, run
 from equipoise.training import LOSSES, Loss
-from test_sweep import DATA, RUN, SWEEP, finished, others
+from sweep_data import DATA, RUN, SWEEP, finished, others
 
 # Ray reads its settings as it is imported, so that happens in the tests, behind `ray_folder`
 pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")

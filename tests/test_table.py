@@ -204,7 +204,7 @@ def test_weighted_tables_add_up(weighted):
     [
         ({}, {"n_bins": 10}, "different n_bins cannot be added: 15 and 10"),
         ({"labels": (0, 1)}, {"labels": (1, 0)}, "different labels cannot be added"),
-        ({}, {"parts": ("bins",)}, "different parts"),
+        ({}, {"blocks": ("bins",)}, "different blocks"),
         ({}, {"sensitive_features": None}, "different kinds"),
         ({}, {"sensitive_features": [1, 2]}, "different kinds"),
     ],
@@ -236,7 +236,7 @@ def test_only_tables_are_added_and_equal():
         {"labels": ("0", "1"), "y_true": ["0", "1"]},
         {"n_bins": 14},
         {"sample_weight": [1, 1]},
-        {"parts": ("bins", "rates")},
+        {"blocks": ("bins", "rates")},
         {"y_pred": [1, 1]},
     ],
 )
@@ -269,11 +269,11 @@ def test_slices_do_not_matter(monkeypatch, constants, weighted):
 
 
 def test_parts_are_checked_and_bring_what_they_rest_on():
-    spread = AuditTable.from_arrays([0, 1], [0.2, 0.7], parts=["spread"])
+    spread = AuditTable.from_arrays([0, 1], [0.2, 0.7], blocks=["spread"])
     assert spread["bin_gap2"].sum() == pytest.approx(0.2**2 + 0.3**2)
     for wrong in ("bins", ["binz"]):
-        with pytest.raises(ValueError, match="parts must be some of"):
-            AuditTable.from_arrays([0, 1], [0.2, 0.7], parts=wrong)
+        with pytest.raises(ValueError, match="blocks must be some of"):
+            AuditTable.from_arrays([0, 1], [0.2, 0.7], blocks=wrong)
 
 
 def test_a_trillion_rows_do_not_overflow():
@@ -341,13 +341,13 @@ def test_memory_does_not_grow_with_the_rows(groups):
 
 
 def test_only_what_was_asked_for_is_summed():
-    for asked in {spec.part for spec in SUMS.values()}:
+    for asked in {spec.block for spec in SUMS.values()}:
         needs = {"spread": {"bins"}}.get(asked, set())
         data = rows(50)
-        table = AuditTable.from_arrays(**data, parts={asked} | needs)
+        table = AuditTable.from_arrays(**data, blocks={asked} | needs)
         full = AuditTable.from_arrays(**data)
         for name, spec in SUMS.items():
-            if spec.part in {"rows", asked} | needs:
+            if spec.block in {"rows", asked} | needs:
                 np.testing.assert_array_equal(table[name], full[name])
             else:
                 with pytest.raises(KeyError, match=f"'{name}' was not summed"):
@@ -357,16 +357,16 @@ def test_only_what_was_asked_for_is_summed():
 @pytest.mark.parametrize("name", METRICS)
 def test_the_parts_of_a_metric_suffice(name):
     data = rows(50)
-    table = AuditTable.from_arrays(**data, parts=METRICS[name].parts)
+    table = AuditTable.from_arrays(**data, blocks=METRICS[name].blocks)
     assert by_group(table, name) == by_group(AuditTable.from_arrays(**data), name)
     with pytest.raises(KeyError, match="was not summed"):
-        overall(AuditTable.from_arrays(**data, parts=()), name)
+        overall(AuditTable.from_arrays(**data, blocks=()), name)
 
 
 def test_labels_are_needed_unless_only_rates_are_asked_for():
     prob, groups = [[0.25, 0.75], [0.5, 0.5]], ["a", "b"]
     table = AuditTable.from_arrays(
-        None, prob, sensitive_features=groups, labels=("n", "p"), parts=("rates", "decisions")
+        None, prob, sensitive_features=groups, labels=("n", "p"), blocks=("rates", "decisions")
     )
     assert table["probability"].tolist() == prob
     assert table["predictions"].tolist() == [[0, 1], [1, 0]]
@@ -420,7 +420,7 @@ def test_labels_given_as_numpy_scalars_are_written_too():
 
 
 def test_a_partial_table_survives():
-    table = AuditTable.from_arrays([0, 1], [0.1, 0.7], parts=("bins",))
+    table = AuditTable.from_arrays([0, 1], [0.1, 0.7], blocks=("bins",))
     assert AuditTable.from_dict(json.loads(json.dumps(table.to_dict()))) == table
 
 

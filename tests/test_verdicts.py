@@ -463,7 +463,7 @@ def test_infinite_and_undefined():
 def verdicts_part(name):
     from equipoise.metrics import SUMS
 
-    return SUMS[name].part
+    return SUMS[name].block
 
 
 # --- names -----------------------------------------------------------------------------------

@@ -5,8 +5,9 @@ Names are imported where they are first used, so that ``import equipoise`` costs
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from equipoise._door import opened_late
 
 if TYPE_CHECKING:
     from equipoise.auditing import AuditReport, AuditTable, audit
@@ -32,24 +33,4 @@ __all__ = [
     "audit",
 ]
 
-_ROOMS = {
-    "AuditReport": "auditing",
-    "AuditTable": "auditing",
-    "FrontierSearch": "search",
-    "GroupCalibratedClassifier": "calibration",
-    "GroupTemperatureScaling": "calibration",
-    "GroupwiseLoss": "training",
-    "GroupwiseMLPClassifier": "training",
-    "TemperatureScaling": "calibration",
-    "audit": "auditing",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _ROOMS:
-        raise AttributeError(f"module 'equipoise' has no attribute {name!r}")
-    return getattr(import_module(f"equipoise.{_ROOMS[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = opened_late(__name__, __file__)

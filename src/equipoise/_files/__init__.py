@@ -5,9 +5,9 @@ What needs PyArrow is imported when first used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from equipoise._door import opened_late
 from equipoise._files._atomic import replace_file, writing_to
 from equipoise._files._model_file import read_model, write_model
 from equipoise._files._open_tables import Opened, number, opened, reading
@@ -39,18 +39,4 @@ __all__ = [
     "writing_to",
 ]
 
-_LATER = {
-    "Faults": "_predictions",
-    "Reader": "_batches",
-    "distinct": "_predictions",
-    "probabilities": "_predictions",
-    "reader": "_batches",
-    "texts": "_predictions",
-    "write_batches": "_write",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+__getattr__, __dir__ = opened_late(__name__, __file__)

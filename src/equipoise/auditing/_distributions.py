@@ -31,7 +31,7 @@ _lgamma = np.frompyfunc(math.lgamma, 1, 1)
 _spent = 0
 
 
-def _special(name: str, *values: Any, large: bool = False) -> Floats | None:
+def by_scipy(name: str, *values: Any, large: bool = False) -> Floats | None:
     """Return what scipy.special says, None while that is not worth its import."""
     global _spent  # noqa: PLW0603 - a count of what this process has asked
     _spent += max(map(np.size, values))
@@ -44,14 +44,14 @@ def _special(name: str, *values: Any, large: bool = False) -> Floats | None:
 
 def ndtr(x: Any) -> Floats:
     """Return the distribution function of the normal distribution."""
-    if (found := _special("ndtr", x)) is not None:
+    if (found := by_scipy("ndtr", x)) is not None:
         return found
     return np.asarray(0.5 * np.asarray(_erfc(np.asarray(x) / -math.sqrt(2.0)), np.float64))
 
 
 def ndtri(p: Any) -> Floats:
     """Return the quantile of the normal distribution."""
-    if (found := _special("ndtri", p)) is not None:
+    if (found := by_scipy("ndtri", p)) is not None:
         return found
     ends = {0.0: -math.inf, 1.0: math.inf}
     quantiles = [
@@ -79,7 +79,7 @@ def betainc(a: Any, b: Any, x: Any) -> Floats:
     """Return the distribution function of the beta distribution."""
     a, b, x = np.broadcast_arrays(*(np.asarray(v, np.float64) for v in (a, b, x)))
     large = (a + b).max(initial=0.0) > LARGE
-    if (found := _special("betainc", a, b, x, large=large)) is not None:
+    if (found := by_scipy("betainc", a, b, x, large=large)) is not None:
         return found
     return _betainc(a, b, x)
 
@@ -126,7 +126,7 @@ def betaincinv(a: Any, b: Any, p: Any) -> Floats:
     """Return the quantile of the beta distribution."""
     a, b, p = np.broadcast_arrays(*(np.asarray(v, np.float64) for v in (a, b, p)))
     large = (a + b).max(initial=0.0) > LARGE
-    if (found := _special("betaincinv", a, b, p, large=large)) is not None:
+    if (found := by_scipy("betaincinv", a, b, p, large=large)) is not None:
         return found
     flip = p > 0.5
     a, b, p = np.where(flip, b, a), np.where(flip, a, b), np.where(flip, 1.0 - p, p)
@@ -149,7 +149,7 @@ def betaincinv(a: Any, b: Any, p: Any) -> Floats:
 def stdtrit(freedom: Any, p: Any) -> Floats:
     """Return the quantile of Student's distribution."""
     freedom, p = np.broadcast_arrays(*(np.asarray(v, np.float64) for v in (freedom, p)))
-    if (found := _special("stdtrit", freedom, p)) is not None:
+    if (found := by_scipy("stdtrit", freedom, p)) is not None:
         return found
     z = ndtri(p)
     few = np.minimum(freedom, LARGE / 2)

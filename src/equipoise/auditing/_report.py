@@ -11,8 +11,8 @@ from equipoise.auditing._verdicts._calibration import Verdict, verdicts_of
 from equipoise.auditing._verdicts._comparisons import Comparison, comparisons_of
 from equipoise.auditing._verdicts._proportional import KINDS, PeVerdict, pe_verdicts_of
 from equipoise.metrics import (
+    BLOCKS,
     METRICS,
-    PARTS,
     SUMS,
     AuditTable,
     GroupRates,
@@ -164,7 +164,7 @@ def report_of(
     Parameters
     ----------
     table
-        Filled with all parts.
+        Filled with all blocks.
     base_rates, reference_group, level, tolerance, seed
         As in `audit`.
     intervals
@@ -183,9 +183,9 @@ def report_of(
     'under-confident'
     """
     check_evidence(level, tolerance)
-    lacking = sorted(PARTS - {SUMS[name].part for name in table.sums})
+    lacking = sorted(BLOCKS - {SUMS[name].block for name in table.sums})
     if lacking:
-        raise ValueError(f"the table lacks the parts {lacking}; fill it with all parts")
+        raise ValueError(f"the table lacks the blocks {lacking}; fill it with all blocks")
     from equipoise.auditing._intervals import gaps_of, intervals_from_table
 
     if intervals == "cells":

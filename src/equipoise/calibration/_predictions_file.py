@@ -113,7 +113,7 @@ class FileCalibration:
                 p,
                 sensitive_features=rows.group,
                 labels=rows.labels,
-                parts=("bins", "rates", "labels"),
+                blocks=("bins", "rates", "labels"),
             )
             for p in (rows.prob, calibrated)
         )

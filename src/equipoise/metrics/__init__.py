@@ -43,12 +43,12 @@ from equipoise.metrics._scorers import (
     neg_proportional_equality,
     neg_worst_group_ece,
 )
-from equipoise.metrics._sums import PARTS, ROWS, SUMS, UNIT, Array, argmax, bin_of, chosen_parts
+from equipoise.metrics._sums import BLOCKS, ROWS, SUMS, UNIT, Array, argmax, bin_of, chosen_blocks
 from equipoise.metrics._table import AuditTable
 
 __all__ = [
+    "BLOCKS",
     "METRICS",
-    "PARTS",
     "ROWS",
     "SUMS",
     "UNIT",
@@ -63,7 +63,7 @@ __all__ = [
     "bin_of",
     "brier_score",
     "by_group",
-    "chosen_parts",
+    "chosen_blocks",
     "classwise_calibration_error",
     "curve",
     "data_rates",

@@ -114,10 +114,10 @@ def _log_loss(table: AuditTable) -> Floats:
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-    """A metric: its value per group of a table, the parts of the table it reads, its name."""
+    """A metric: its value per group of a table, the blocks of the table it reads, its name."""
 
     of: Callable[[AuditTable], Floats]
-    parts: tuple[str, ...]
+    blocks: tuple[str, ...]
     title: str
 
 
@@ -147,7 +147,7 @@ def by_group(table: AuditTable, name: str) -> dict[Hashable, float]:
 
 def _measure(name: str, y_true: Any, y_prob: Any, **kwargs: Any) -> float:
     return overall(
-        AuditTable.from_arrays(y_true, y_prob, parts=METRICS[name].parts, **kwargs), name
+        AuditTable.from_arrays(y_true, y_prob, blocks=METRICS[name].blocks, **kwargs), name
     )
 
 
@@ -294,7 +294,7 @@ def reliability_curve(
 ) -> ReliabilityCurve:
     """Return accuracy and mean confidence of each bin of top-label confidence."""
     table = AuditTable.from_arrays(
-        y_true, y_prob, n_bins=n_bins, sample_weight=sample_weight, labels=labels, parts=("bins",)
+        y_true, y_prob, n_bins=n_bins, sample_weight=sample_weight, labels=labels, blocks=("bins",)
     )
     return reliability_of(table)[None]
 
@@ -331,7 +331,7 @@ def groupwise_calibration_error(
         n_bins=n_bins,
         sample_weight=sample_weight,
         labels=labels,
-        parts=("bins",),
+        blocks=("bins",),
     )
     return by_group(table, "ece")
 

@@ -161,7 +161,7 @@ def proportional_equality(
         y_pred=y_pred,
         labels=labels,
         sample_weight=sample_weight,
-        parts={"rates" if kind == "stochastic" else "decisions"}
+        blocks={"rates" if kind == "stochastic" else "decisions"}
         | ({"labels"} if rates is None else set()),
     )
     return proportional_equality_of(

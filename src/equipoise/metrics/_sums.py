@@ -34,10 +34,10 @@ FLUSH = 64
 
 @dataclasses.dataclass(frozen=True)
 class Sum:
-    """One of the sums of the table: its axes after the group, its part, how many make one."""
+    """One of the sums of the table: its axes after the group, its block, how many make one."""
 
     axes: str
-    part: str
+    block: str
     unit: int = 1
 
     @property
@@ -69,15 +69,15 @@ SUMS: Mapping[str, Sum] = {
     "log_loss2": Sum("", "moments", 2**16),  # (weight * log p_y)**2 where p_y > 0
 }
 
-PARTS = frozenset(s.part for s in SUMS.values())
+BLOCKS = frozenset(s.block for s in SUMS.values())
 UNLABELLED = frozenset({"rows", "rates", "decisions"})
 
 
-def chosen_parts(parts: Iterable[str]) -> frozenset[str]:
-    """Return the parts to fill: those asked for, and those they rest on."""
-    chosen = frozenset(parts)
-    if isinstance(parts, str) or not chosen <= PARTS:
-        raise ValueError(f"parts must be some of {sorted(PARTS)}, got {parts!r}")
+def chosen_blocks(blocks: Iterable[str]) -> frozenset[str]:
+    """Return the blocks to fill: those asked for, and those they rest on."""
+    chosen = frozenset(blocks)
+    if isinstance(blocks, str) or not chosen <= BLOCKS:
+        raise ValueError(f"blocks must be some of {sorted(BLOCKS)}, got {blocks!r}")
     return chosen | {"rows"} | ({"bins"} if "spread" in chosen else set())
 
 
@@ -121,15 +121,15 @@ class Fill:
     """Adds up slices of rows."""
 
     def __init__(
-        self, parts: frozenset[str], groups: int, classes: int, bins: int, *, weighted: bool
+        self, blocks: frozenset[str], groups: int, classes: int, bins: int, *, weighted: bool
     ) -> None:
-        self.parts, self.g, self.k, self.b = parts, groups, classes, bins
+        self.blocks, self.g, self.k, self.b = blocks, groups, classes, bins
         self.weighted = weighted
         size = {"k": classes, "b": bins}
         shapes = {
             name: (groups, *(size[axis] for axis in spec.axes))
             for name, spec in SUMS.items()
-            if spec.part in parts
+            if spec.block in blocks
         }
         self.total = {n: zeros(n, s, weighted=weighted) for n, s in shapes.items()}
         self.recent = {
@@ -157,23 +157,23 @@ class Fill:
             self._put("weight", g, weight)
         confidence, top = argmax(prob)
         decision = top if pred is None else pred
-        if "rates" in self.parts:
+        if "rates" in self.blocks:
             self._put("probability", self._each_class(g), weight, prob)
-        if "decisions" in self.parts:
+        if "decisions" in self.blocks:
             self._put("predictions", g * self.k + decision, weight)
         if y is not None:
             y = y.astype(np.int64)
             own = g * self.k + y
-            if "labels" in self.parts:
+            if "labels" in self.blocks:
                 self._put("labels", own, weight)
-            if "hits" in self.parts:
+            if "hits" in self.blocks:
                 hit = decision == y
                 self._put("hits", own[hit], None if weight is None else weight[hit])
-            if "bins" in self.parts:
+            if "bins" in self.blocks:
                 self._bins(confidence, top == y, g, weight)
-            if self.parts & {"scores", "moments"}:
+            if self.blocks & {"scores", "moments"}:
                 self._scores(prob, y, g, weight)
-            if "classwise" in self.parts:
+            if "classwise" in self.blocks:
                 self._classwise(prob, y, g, weight)
         self.slices += 1
         if self.slices % FLUSH == 0:
@@ -189,7 +189,7 @@ class Fill:
         self._add("bin_count", side.sum(axis=1))
         self._add("bin_correct", side[:, 1])
         self._put("bin_confidence", cell, weight, confidence)
-        if "spread" in self.parts:
+        if "spread" in self.blocks:
             gap = correct - confidence
             weight2 = None if weight is None else weight * weight
             self._put("bin_count2", cell, weight2)
@@ -206,11 +206,11 @@ class Fill:
         squares[y, rows] = (own - 1.0) ** 2
         zero = own == 0.0
         loss = -np.log(np.where(zero, 1.0, own))
-        if "scores" in self.parts:
+        if "scores" in self.blocks:
             self._put("squared_error", self._each_class(g), weight, squares)
             self._put("log_loss", g, weight, loss)
             self._put("impossible", g[zero], None if weight is None else weight[zero])
-        if "moments" in self.parts:
+        if "moments" in self.blocks:
             weight2 = None if weight is None else weight * weight
             # class after class: NumPy's own sum may pair them up, and databases do not
             total = squares[0]

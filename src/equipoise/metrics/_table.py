@@ -30,15 +30,15 @@ from equipoise._inputs import (
     to_plain,
 )
 from equipoise.metrics._sums import (
+    BLOCKS,
     CELLS,
     FLUSH,
-    PARTS,
     ROWS,
     SUMS,
     UNLABELLED,
     Array,
     Fill,
-    chosen_parts,
+    chosen_blocks,
     zeros,
 )
 
@@ -87,14 +87,14 @@ class AuditTable:
         labels: Any = None,
         positive: Any = None,
         y_pred: Any = None,
-        parts: Iterable[str] = PARTS,
+        blocks: Iterable[str] = BLOCKS,
     ) -> AuditTable:
         """Sum up labels and probabilities held in memory, a slice at a time.
 
         Parameters
         ----------
         y_true
-            Labels, of any coding. None only where `parts` needs no labels.
+            Labels, of any coding. None only where `blocks` needs no labels.
         y_prob
             Probabilities (n, K), or (n,) for the second label of a binary problem.
         sensitive_features
@@ -110,10 +110,10 @@ class AuditTable:
             The label whose probability a one-dimensional `y_prob` holds, if not the second.
         y_pred
             Decisions made elsewhere; they replace the argmax in `predictions` and `hits` only.
-        parts
-            Which sums to fill, by the name of their part; a metric that needs only some is faster.
+        blocks
+            Which sums to fill, by the name of their block; a metric that needs only some is faster.
         """
-        parts = chosen_parts(parts)
+        blocks = chosen_blocks(blocks)
         check_bins(n_bins)
         prob = matrix(y_prob, "y_prob")
         n, k = len(prob), class_count(prob)
@@ -122,7 +122,7 @@ class AuditTable:
             y, resolved = encode_labels(
                 y_true, k, labels, columns=column_names(y_prob), positive=positive
             )
-        elif parts <= UNLABELLED and labels is not None:
+        elif blocks <= UNLABELLED and labels is not None:
             resolved = column_labels((), k, labels=labels)
         else:
             raise ValueError("y_true is None; only rates of predictions need no labels")
@@ -133,7 +133,7 @@ class AuditTable:
             group, groups = encode_groups(sensitive_features)
         same_length(n, y_true=y, y_pred=pred, sensitive_features=group)
         weight = check_weights(sample_weight, n)
-        fill = Fill(parts, len(groups), k, int(n_bins), weighted=weight is not None)
+        fill = Fill(blocks, len(groups), k, int(n_bins), weighted=weight is not None)
         step = min(ROWS, max(256, CELLS // k))
         for start in range(0, n, step):
             rows = slice(start, min(start + step, n))
@@ -157,7 +157,7 @@ class AuditTable:
         labels: tuple[Hashable, ...],
         sample_weight: NDArray[np.float64] | None = None,
         n_bins: int = 15,
-        parts: Iterable[str] = PARTS,
+        blocks: Iterable[str] = BLOCKS,
     ) -> AuditTable:
         """Sum up the probabilities (class, config, n) of many models on the same rows.
 
@@ -166,7 +166,7 @@ class AuditTable:
         """
         k, configs, n = prob.shape
         weighted = sample_weight is not None
-        fill = Fill(chosen_parts(parts), configs * len(groups), k, n_bins, weighted=weighted)
+        fill = Fill(chosen_blocks(blocks), configs * len(groups), k, n_bins, weighted=weighted)
         flat = prob.reshape(k, -1)
         cell = (np.arange(configs)[:, None] * len(groups) + group).ravel()
         target = np.broadcast_to(y, (configs, n)).ravel()
@@ -223,7 +223,7 @@ class AuditTable:
                     f"fill both with the same {what}="
                 )
         if self.sums.keys() != other.sums.keys():
-            raise ValueError("tables filled with different parts cannot be added")
+            raise ValueError("tables filled with different blocks cannot be added")
         new = set(other.groups) - set(self.groups)
         groups = self.groups
         if new:
@@ -286,8 +286,8 @@ class AuditTable:
             check_bins(n_bins)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"damaged audit table: {error!r}") from None
-        parts = {SUMS[name].part for name in raw if name in SUMS} | {"rows"}
-        if raw.keys() != {name for name, spec in SUMS.items() if spec.part in parts}:
+        blocks = {SUMS[name].block for name in raw if name in SUMS} | {"rows"}
+        if raw.keys() != {name for name, spec in SUMS.items() if spec.block in blocks}:
             raise ValueError(f"damaged audit table: sums {sorted(raw)}")
         for what, values in (("groups", groups), ("labels", labels)):
             if len(set(values)) < max(1, len(values)):

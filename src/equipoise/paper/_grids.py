@@ -11,14 +11,10 @@ from equipoise.sweep import Sweep
 
 
 @cache
-def _grids() -> dict[str, Any]:
+def all_grids() -> dict[str, Any]:
+    """Return what grids.toml says, by the name of the grid."""
     text = resources.files("equipoise.paper").joinpath("grids.toml").read_text("utf-8")
     return tomllib.loads(text)
-
-
-def grid_names() -> list[str]:
-    """Return the names of the grids."""
-    return list(_grids())
 
 
 def grid(name: str) -> dict[str, Sweep]:
@@ -30,9 +26,9 @@ def grid(name: str) -> dict[str, Sweep]:
     >>> len(grid("paper")["german"].configs(0, TECHNIQUES))  # 11 rho, 12 lambda
     825
     """
-    if name not in _grids():
-        raise ValueError(f"unknown grid {name!r}; there are {', '.join(_grids())}")
-    shared = dict(_grids()[name])
+    if name not in all_grids():
+        raise ValueError(f"unknown grid {name!r}; there are {', '.join(all_grids())}")
+    shared = dict(all_grids()[name])
     found = {}
     for dataset, rho in shared.pop("rho").items():
         values = shared | {"dataset": dataset, "rho": rho}

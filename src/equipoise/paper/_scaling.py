@@ -111,7 +111,7 @@ def _table(prob: Floats, part: Part, n_groups: int, bins: int, sums: list[str]) 
         groups=tuple(range(n_groups)),
         labels=tuple(range(len(prob))),
         n_bins=bins,
-        parts=sums,
+        blocks=sums,
     )
 
 

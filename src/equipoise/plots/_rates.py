@@ -75,7 +75,7 @@ def plot_group_rates(
         prob,
         sensitive_features=sensitive_features,
         labels=labels,
-        parts={"rates"} | ({"labels"} if rates is None else set()),
+        blocks={"rates"} | ({"labels"} if rates is None else set()),
     )
     title = "rates of data and model"
     if len(table.groups) > 1:

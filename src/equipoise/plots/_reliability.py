@@ -69,7 +69,7 @@ def plot_reliability(
         sensitive_features=sensitive_features,
         n_bins=n_bins,
         labels=labels,
-        parts=("bins",),
+        blocks=("bins",),
     )
     drawn, left_out = largest(table, MOST_SERIES)
     outside = len(drawn) > 4

@@ -5,8 +5,16 @@ Choosing among runs needs no torch; the search is loaded where it is first used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from equipoise._door import opened_late
+from equipoise.metrics import (
+    curve,
+    frontier_frequency,
+    hypervolume,
+    pareto_front,
+    pareto_mask,
+)
 from equipoise.search._choice import (
     balanced_score,
     baseline_medians,
@@ -29,15 +37,14 @@ __all__ = [
     "balanced_score",
     "baseline_medians",
     "choose",
+    "curve",
+    "frontier_frequency",
+    "hypervolume",
     "mean_interval",
+    "pareto_front",
+    "pareto_mask",
     "select",
     "within_slack",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'equipoise.search' has no attribute {name!r}")
-    from equipoise.search import _search
-
-    return getattr(_search, name)
+__getattr__, __dir__ = opened_late(__name__, __file__, extra="train")

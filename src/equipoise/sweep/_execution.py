@@ -125,7 +125,7 @@ def run(
         bar = Bar(progress, total, runs, label)
         with engines[engine](missing, losses, address, workers) as (make, at_once), bar as advance:
             while missing:
-                _make_all(missing, make, at_once, advance)
+                make_all(missing, make, at_once, advance)
                 missing = [w for w in missing if not w.done()]
                 # what another process has done in the meantime counts too
                 advance(total - sum(w.steps for w in missing) - bar.done)
@@ -169,7 +169,7 @@ class _Stopped(Exception):
     """Ends a part that is no longer wanted."""
 
 
-def _make_all(work: list[Work], make: Make, at_once: int, advance: Callable[[int], None]) -> None:
+def make_all(work: list[Work], make: Make, at_once: int, advance: Callable[[int], None]) -> None:
     """Make and keep each part, but for those that another process holds."""
     stop = threading.Event()
 

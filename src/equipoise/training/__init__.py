@@ -5,9 +5,9 @@ Names of losses and columns need no torch; everything else is loaded where it is
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from equipoise._door import opened_late
 from equipoise.training._names import LOSS_NAMES, STOPPING
 from equipoise.training._run_columns import CALIBRATIONS, PARTS, run_column
 
@@ -62,27 +62,4 @@ __all__ = [
     "train_stack",
 ]
 
-_FILES = {
-    "_engine": ("CHUNK", "Config", "StackResult", "epochs_of", "train_stack"),
-    "_rho": ("resolve_rho", "rho_from_plain", "rho_to_plain"),
-    "_kernel_sum": ("laplacian_form",),
-    "_losses": ("LOSSES", "Batch", "GroupwiseLoss", "Loss", "mmce", "mmce_w", "safe_sqrt"),
-    "_mlp": ("GroupwiseMLPClassifier",),
-    "_progress": ("Bar",),
-    "_rows": ("FitRows", "GroupEstimator", "checked_rows", "hold_out", "prepared"),
-    "_threads": ("run_in_threads", "torch_threads"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    file = next((file for file, names in _FILES.items() if name in names), None)
-    if file is None:
-        raise AttributeError(f"module 'equipoise.training' has no attribute {name!r}")
-    try:
-        return getattr(import_module(f"equipoise.training.{file}"), name)
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise ImportError(
-            "equipoise.training needs torch: pip install 'equipoise[train]'"
-        ) from None
+__getattr__, __dir__ = opened_late(__name__, __file__, extra="train")

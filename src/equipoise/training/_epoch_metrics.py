@@ -118,8 +118,8 @@ class Measure:
             "sample_weight": None if weights[0] is None else np.concatenate(weights),
         }
         sums = ["bins", "rates", "scores", "decisions", "hits"]
-        fifteen = AuditTable.from_stack(prob, y, group, n_bins=15, parts=sums, **known)
-        ten = AuditTable.from_stack(prob, y, group, n_bins=10, parts=["bins"], **known)
+        fifteen = AuditTable.from_stack(prob, y, group, n_bins=15, blocks=sums, **known)
+        ten = AuditTable.from_stack(prob, y, group, n_bins=10, blocks=["bins"], **known)
         found = {}
         for i, name in enumerate(self.parts):
             own = slice(i * n_groups, (i + 1) * n_groups)

@@ -17,7 +17,7 @@ NARROWEST = 1 / 600
 
 
 def laplacian_form(v: Tensor, r: Tensor, width: float = 0.4) -> Tensor:
-    """Return sum_ij v_i v_j exp(-|r_i - r_j| / width) over the last axis, for r within 0..1.
+    """Return ``sum_ij v_i v_j exp(-|r_i - r_j| / width)`` over the last axis, for r within 0..1.
 
     Parameters
     ----------

@@ -140,12 +140,12 @@ class Tables:
         rows: Sequence[int],
         groups: Sequence[Hashable],
         labels: tuple[Hashable, ...],
-        parts: frozenset[str],
+        blocks: frozenset[str],
     ) -> AuditTable:
         """Return the table of some of the rows."""
         sums = {}
         for name, (high, low) in self.sums.items():
-            if SUMS[name].part in parts:
+            if SUMS[name].block in blocks:
                 sums[name] = high[list(rows)].astype(object) * HALF + low[list(rows)]
         n_bins = self.sums["bin_count"].shape[-1]
         return AuditTable(tuple(groups), labels, n_bins, False, sums)

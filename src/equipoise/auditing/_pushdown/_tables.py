@@ -34,7 +34,7 @@ from equipoise.auditing._pushdown._survey import (
     collected,
     prepared,
 )
-from equipoise.metrics import PARTS, AuditTable, GroupRates, chosen_parts
+from equipoise.metrics import BLOCKS, AuditTable, GroupRates, chosen_blocks
 
 MOST_CELLS = 1_000_000
 """Rows of an answer that are looked at without asking whether there are too many groups."""
@@ -75,7 +75,7 @@ def fill(
     n_bins: int = 15,
     drop_missing: bool = False,
     engine: str = "duckdb",
-    parts: Iterable[str] = PARTS,
+    blocks: Iterable[str] = BLOCKS,
 ) -> Filled:
     """Fill audit tables by queries that run where the data is.
 
@@ -97,10 +97,10 @@ def fill(
         Leave out rows with a missing value and say how many; by default they are refused.
     engine
         What reads files: "duckdb", "polars" or "spark".
-    parts
-        Which sums to fill, by the name of their part.
+    blocks
+        Which sums to fill, by the name of their block.
     """
-    chosen = chosen_parts(parts)
+    chosen = chosen_blocks(blocks)
     check_bins(n_bins)
     with opened(data, engine, numbers=columns.prob) as source:
         job = _Job(source, columns, int(n_bins), labels, positive)
@@ -125,7 +125,7 @@ class _Job:
         name = self.columns.roles[role]
         return Values(raw, name, is_file=self.source.is_file, is_text=self.source.is_text)
 
-    def run(self, parts: frozenset[str], *, drop_missing: bool) -> Filled:
+    def run(self, blocks: frozenset[str], *, drop_missing: bool) -> Filled:
         """Look at the first rows to learn the labels, then at all."""
         coded = [role for role in ("l", "d") if role in self.types]
         first = collected(self.frame.select(*coded, *self.columns.keys).head(SAMPLE).unique())
@@ -153,7 +153,7 @@ class _Job:
                 plan, cells = full, self._ask(query, full)
         assert plan is not None
         assert cells is not None
-        return self._filled(cells, plan, parts, drop_missing=drop_missing)
+        return self._filled(cells, plan, blocks, drop_missing=drop_missing)
 
     def _plan(self, raw: Mapping[str, Iterable[Any]]) -> Plan:
         coding = coding_of(
@@ -228,7 +228,7 @@ class _Job:
         return Cells.of(answers, plan.keys)
 
     def _filled(
-        self, cells: Cells, plan: Plan, parts: frozenset[str], *, drop_missing: bool
+        self, cells: Cells, plan: Plan, blocks: frozenset[str], *, drop_missing: bool
     ) -> Filled:
         at = take_apart(cells, plan)
         place = self._places(cells)
@@ -248,7 +248,7 @@ class _Job:
             put_pair(into, cells[sound], plan, row[sound])
         else:
             put_rows(into, cells[sound], plan, row[sound])
-            if parts & {"rates", "decisions", "classwise", "scores"}:
+            if blocks & {"rates", "decisions", "classwise", "scores"}:
                 more = self._ask(of_classes, plan)
                 put_classes(into, more, plan, place.of(more))
         present = np.flatnonzero(into.sums["rows"].any(axis=0))
@@ -260,7 +260,7 @@ class _Job:
             groups.append(group)
         return Filled(
             {
-                by: into.table(rows, groups, plan.coding.labels, parts)
+                by: into.table(rows, groups, plan.coding.labels, blocks)
                 for by, (rows, groups) in tables.items()
             },
             dropped,

@@ -23,7 +23,7 @@ def published_volume(digest: Digest, technique: str, calibration: str = "none") 
     None where it has nothing within the slack.
     """
     points = digest.frontier(technique, "published", calibration)
-    return _share(points, digest.facts["reference"]) if len(points) else None
+    return share_of(points, digest.facts["reference"]) if len(points) else None
 
 
 def validated_volumes(
@@ -40,11 +40,11 @@ def validated_volumes(
         points = digest.frontier(
             technique, "validated", calibration, split_seed=seed, controls=controls, part=part
         )
-        found.append(_share(points, digest.facts["splits"][str(seed)]["reference"][part]))
+        found.append(share_of(points, digest.facts["splits"][str(seed)]["reference"][part]))
     return np.array(found)
 
 
-def _share(points: Floats, reference: Sequence[float]) -> float:
+def share_of(points: Floats, reference: Sequence[float]) -> float:
     """Return the hypervolume as a share of the whole rectangle; nan where there is none."""
     if not np.isfinite(reference).all() or min(reference) <= 0.0:
         return float("nan")
