@@ -16,7 +16,8 @@ test-fast: .venv/.ready  ## the tests that take a moment, under two minutes in a
 	$(BIN)/pytest -m "not slow and not cluster" $(ARGS)
 
 floors: .venv-floors/.ready  ## the fast tests of what does not train, with the oldest libraries allowed
-	EQUIPOISE_WITHOUT_TORCH=1 .venv-floors/bin/pytest -m "not slow and not cluster" $(ARGS) tests \
+	EQUIPOISE_WITHOUT_TORCH=1 .venv-floors/bin/pytest -m "not slow and not cluster" \
+		-W ignore::DeprecationWarning -W ignore::FutureWarning $(ARGS) tests \
 		$(addprefix src/equipoise/,_inputs _files metrics auditing calibration datasets plots)
 
 check: .venv/.ready  ## format, lint, types, import flow

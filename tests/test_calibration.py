@@ -512,6 +512,7 @@ def paper_recipe(z, y, group):
     return history
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 3])
 def test_the_papers_recipe(classes):
     z, y = sample(250, classes)

@@ -393,6 +393,7 @@ def words(block):
         yield arguments
 
 
+@pytest.mark.slow
 def test_commands_of_the_documentation(data):
     save(data, "predictions.csv")
     for name in ("before", "after", "part1", "part2"):
@@ -602,6 +603,7 @@ def test_wrong_options(arguments, message):
     assert message in refused("p.csv", *arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("column", "kind", "engine"),
     [("y", "csv", "polars"), ("p", "parquet", "duckdb"), ("p", "csv", "duckdb"),
@@ -797,6 +799,7 @@ def noise(draw):
     return draw(st.sampled_from([".csv", ".parquet"])), draw(st.binary(max_size=60))
 
 
+@pytest.mark.slow
 @settings(
     max_examples=1000,
     deadline=None,

@@ -137,6 +137,7 @@ def small(monkeypatch):
 # --- fit and apply ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_end_to_end(tmp_path):
     frame, new = table_of(), table_of(90, seed=1)
     save(frame, "held_out.csv")
@@ -580,6 +581,7 @@ def test_batches_give_what_one_batch_gives(monkeypatch, source, target):
         assert pq.ParquetFile("one.parquet").num_row_groups == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("groups", "target"), [(1, "parquet"), (40, "csv")])
 def test_memory_does_not_grow_with_the_file(monkeypatch, groups, target):
     n = 1_000_000

@@ -12,6 +12,8 @@ from click.testing import CliRunner
 from equipoise.calibration import Applied, FileCalibration
 from equipoise.cli import main
 
+pytest.importorskip("torch")  # train and predict are among the commands
+
 COMMANDS = ("audit", "fit", "apply", "train", "predict")
 COLUMNS = ("--label", "y", "--prob", "p", "--group", "sex")
 

@@ -85,6 +85,7 @@ def trained(tmp_path_factory):
 # --- both, end to end ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_end_to_end(tmp_path):
     data = write_csv(tmp_path / "people.csv", rows_of(400, 2))
     new = write_csv(tmp_path / "new.csv", rows_of(60, 3, jobs=["astronaut"]))

@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.slow
 def test_readme_blocks(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # a block keeps its runs in the current folder
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
@@ -76,6 +77,7 @@ def test_stream(capsys):
     assert "Batch 50: miscalibrated[south] fails" in shown
 
 
+@pytest.mark.slow
 def test_site(tmp_path):
     """Every page is there, every link leads somewhere, and the reference has the public names."""
     build = [sys.executable, "-m", "sphinx", "-q", "-W", "-c", "docs", ".", str(tmp_path)]

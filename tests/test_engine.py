@@ -116,6 +116,7 @@ def plain_columns(split, val, test):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(
     "ignore:proportional equality", "ignore::equipoise.calibration.CalibrationWarning"
 )

@@ -35,6 +35,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [GroupwiseMLPClassifier(max_epochs=100)], expected_failed_checks=lambda _: EXPECTED
 )
@@ -55,6 +56,7 @@ def sample(n=400, classes=2, groups=("f", "m"), seed=0):
 FAST = {"max_epochs": 15, "hidden_layer_sizes": (16,), "random_state": 0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize(("classes", "groups"), [(2, ("f", "m")), (3, ("f", "m", "x"))])
 def test_every_loss_learns(loss, classes, groups):

@@ -151,6 +151,7 @@ def test_empty_lines_are_no_rows(tmp_path, engine, line_end):
 # --- missing values --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["", "NA", " nan ", "?", "NULL", '""'])
 @pytest.mark.parametrize("column", ["y", "p", "g"])
 def test_missing_values_of_a_csv_file(tmp_path, engine, missing, column):

@@ -101,6 +101,7 @@ KINDS = ("stochastic", "deterministic")
 MEANS = ("accuracy", "brier", "log_loss")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [200, 2_000, 20_000])
 @pytest.mark.parametrize(
     "world",
@@ -145,6 +146,7 @@ def test_ece_far_from_0_is_covered(name):
         assert 0.93 <= covered(intervals_of(from_cells(table), "ece", Z), truth) <= 0.97, n
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [200, 1_000, 5_000, 20_000])
 @pytest.mark.parametrize("scale", [1.0, 0.98, 0.95, 0.9, 0.85, 0.7])
 def test_ece_near_0_is_covered(scale, n):
@@ -224,6 +226,7 @@ def spread_of(spread, rows):
     return dataclasses.replace(spread, **fields)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "world", [binary(), binary(0.6), several(0.6)], ids=["calibrated", "overconfident", "three"]
 )
@@ -251,6 +254,7 @@ UNEQUAL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNEQUAL)
 def test_pe_is_covered(name):
     worlds, sizes, expected = UNEQUAL[name]
@@ -331,6 +335,7 @@ def every(intervals):
                 yield (g, kind, label), found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_means_vary_as_in_a_bootstrap(classes, weighted):

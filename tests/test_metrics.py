@@ -132,6 +132,7 @@ def test_equals_the_oracle(case, problem):
     )
 
 
+@pytest.mark.slow
 @each_case
 @each_shape
 @pytest.mark.parametrize("weighted", [False, True])
@@ -193,6 +194,7 @@ def test_inputs_are_left_alone(case, classes):
         np.testing.assert_array_equal(copy, was)
 
 
+@pytest.mark.slow
 @each_case
 @each_shape
 def test_float32_is_taken_at_its_exact_value(case, classes):

@@ -288,6 +288,7 @@ def test_each_configuration_stops_by_itself():
     assert (got.tolist(), steps, stopped) == ([[1.0, 1.0], [1.0, 1.0]], 1, True)
 
 
+@pytest.mark.slow
 def test_recipe_starts_from_the_usual_run(digest, raw):
     for name in ("test_pe", "test_ece15", "test_ece10"):
         expected = [row[name] for s in raw.splits for row in raw.own("ce", s)[0]]
@@ -547,6 +548,7 @@ def test_no_results(tmp_path):
 # --- committed results ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_committed_tables_follow_from_the_committed_digests():
     folder = ROOT / "paper" / "results"
     digests = saved_digests(folder, "paper")
@@ -575,6 +577,7 @@ def numbers(text):
 FORMATS = ("svg", "png")
 
 
+@pytest.mark.slow
 def test_committed_rows_can_be_made_again():
     """Train one chunk of the paper's grid, and find its choices among the committed ones."""
     shared = Path(os.environ.get("EQUIPOISE_DATA") or ROOT.parent / "shared" / "datasets")

@@ -809,6 +809,7 @@ def test_headings():
 # --- figures and the folder of results --------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hybrid", [False, True])
 def test_figures(digest, hybrid):
     once, again = (figures.pareto_figure(digest, hybrid=hybrid) for _ in range(2))

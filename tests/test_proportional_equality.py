@@ -487,6 +487,7 @@ def assert_vanishes(by_n):
     assert by_n[-1] < 0.01
 
 
+@pytest.mark.slow
 def test_group_wise_calibrated_implies_calibrated():
     _, *errors = figures("group-wise")
     for ece in errors:
@@ -498,6 +499,7 @@ def test_group_wise_calibrated_implies_fair():
     assert_vanishes(pe)
 
 
+@pytest.mark.slow
 def test_calibrated_is_not_enough_to_be_fair():
     pe, ece, classwise, worst_group = figures("pooled")
     assert_vanishes(ece)

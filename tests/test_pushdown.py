@@ -323,6 +323,7 @@ def tables(draw):
     return data | {f"p{j}": p for j, p in enumerate(prob)}, labels
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(tables(), st.sampled_from(["duckdb", "polars", "polars, lazy", "pandas", "pyarrow"]),
        st.sampled_from([1, 10, 15, 20, 49]))  # fmt: skip
@@ -439,6 +440,7 @@ def test_too_many_groups_after_the_first_rows(name, monkeypatch):
                 fill(frame, Columns("y", "p", "g"))
 
 
+@pytest.mark.slow
 def test_ten_thousand_groups():
     n = 3 * MOST_GROUPS
     rng = np.random.default_rng(0)
@@ -469,6 +471,7 @@ def faulty(**changes):
 ALL = Columns("y", "p", "g", pred="d", by="m")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["y", "p", "g", "m", "d"])
 def test_a_missing_value(make, column):
     frame = make(faulty(**{column: (3, None)}))
@@ -500,6 +503,7 @@ def test_nan_is_missing(name):
     assert (got.dropped, got.tables[()].groups) == (2, (1.0, 2.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [1.5, -1e-300, float("inf"), -float("inf"), 1 + 2**-52])
 def test_a_value_that_is_no_probability(make_quick, value):
     for columns in (Columns("y", "p", "g"), Columns("y", ("p", "q"), "g")):

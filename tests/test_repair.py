@@ -535,6 +535,7 @@ def test_not_fitted():
 # --- the example -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_example_of_mitigation_tools(capsys):
     example = Path(__file__).parents[1] / "examples" / "mitigation.py"
     reports = runpy.run_path(str(example))["main"]()

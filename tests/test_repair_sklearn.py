@@ -23,6 +23,7 @@ from equipoise.metrics import log_loss, neg_worst_group_ece
 from repair_data import agree, sample
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [
         GroupCalibratedClassifier(LogisticRegression(), cv=3),
@@ -90,6 +91,7 @@ def test_intersections():
     agree(model, X, frame)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("routing", [False, True])
 @pytest.mark.parametrize("library", [pd, pl], ids=["pandas", "polars"])
 def test_search_and_cross_validation_with_the_group_as_a_column(library, routing):

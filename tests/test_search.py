@@ -402,6 +402,7 @@ def test_not_fitted_and_not_refitted():
     assert isinstance(search.select(), GroupwiseMLPClassifier)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*too few to hold any out")
 @parametrize_with_checks(
     [FrontierSearch(("ce", "mmce"), lam=(1.0,), n_seeds=1, max_epochs=20, learning_rate=0.01)],

@@ -12,6 +12,7 @@ import pytest
 from equipoise.auditing import Columns, fill, rates_of
 
 pytestmark = [
+    pytest.mark.cluster,
     pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java 17"),
     # PySpark says of pandas 3 that it does not know it yet, and of its own code what will change
     pytest.mark.filterwarnings("ignore::FutureWarning:pyspark"),

@@ -16,6 +16,8 @@ from pyarrow import parquet
 from equipoise.sweep import Store, plan, run
 from sweep_data import DATA, RUN, SWEEP, finished, others
 
+pytestmark = pytest.mark.cluster
+
 MANY = dataclasses.replace(SWEEP, loss=("ce", "mmce"), seeds=tuple(range(36)), max_epochs=16)
 FEW = dataclasses.replace(MANY, seeds=tuple(range(8)))
 

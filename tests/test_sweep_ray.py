@@ -21,7 +21,10 @@ from equipoise.training import LOSSES, Loss
 from sweep_data import DATA, RUN, SWEEP, finished, others
 
 # Ray reads its settings as it is imported, so that happens in the tests, behind `ray_folder`
-pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed"),
+]
 
 NAMES = ("ce", "mmce-w*")
 MANY = dataclasses.replace(SWEEP, loss=NAMES, seeds=tuple(range(16)), max_epochs=24)

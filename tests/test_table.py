@@ -307,6 +307,7 @@ def debiased_of_copies(y, prob, copies):
     return float(total)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 def test_twenty_million_identical_rows(kind):
     n = 20_000_000
@@ -317,6 +318,7 @@ def test_twenty_million_identical_rows(kind):
     assert found == pytest.approx(0.97 - float(p), abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", ["numbers", "strings", None])
 def test_memory_does_not_grow_with_the_rows(groups):
     def peak(n):

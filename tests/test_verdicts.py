@@ -56,6 +56,7 @@ def waves(by):
 # --- calibration: level, power, exactness ----------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CONFIDENCES)
 @pytest.mark.parametrize(("rows", "groups"), [(50, 8000), (300, 3000), (20_000, 60)])
 def test_calibrated_groups_are_seldom_rejected(kind, rows, groups):
@@ -122,6 +123,7 @@ def test_unequal_weights_keep_the_level():
     assert (calibration._ece_bounds(table, 0.05) >= 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "rows", "truth"),
     [
@@ -282,6 +284,7 @@ def pairs_of(small, large, truth, other_truth, kind="wide", pairs=400):
     return [comparisons_of(table.only(slice(i, i + 2)))[0] for i in range(0, 2 * pairs, 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "truth"),
     [
@@ -401,6 +404,7 @@ def words(tables, kind="stochastic", base=None):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [100, 1000])
 @pytest.mark.parametrize("base", [None, (0.6, 0.3)], ids=["own rates", "given rates"])
 def test_a_model_that_keeps_the_ratio_is_seldom_accused(rows, base):
