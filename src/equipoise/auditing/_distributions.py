@@ -138,8 +138,8 @@ def betaincinv(a: Any, b: Any, p: Any) -> Floats:
     for _ in range(200):
         below = np.maximum(_betainc(a, b, x), TINY)
         slope = np.exp(np.maximum(_log_beta_density(a, b, x), -690.0)) / below
-        step = np.clip(np.log(below / p) / slope, -2.0, 2.0)
-        odds = odds - step
+        step = np.log(below / p) / slope
+        odds = np.clip(odds - step, -600.0, 600.0)
         x = 1.0 / (1.0 + np.exp(-odds))
         if np.abs(step).max(initial=0.0) <= 1e-7:  # the next would be about its square
             break

@@ -105,8 +105,9 @@ def _exact(mean: Floats, n: Floats, tail: Any) -> Ends:
     """Return the ends of proportions that each tail of the binomial cuts off (Clopper-Pearson)."""
     hits, misses = mean * n, n - mean * n
     tail = np.broadcast_to(tail, mean.shape)
-    low = np.where(hits > 0, betaincinv(np.maximum(hits, 1e-9), misses + 1, tail), 0.0)
-    high = np.where(misses > 0, betaincinv(hits + 1, np.maximum(misses, 1e-9), 1 - tail), 1.0)
+    some, more = np.where(hits > 0, hits, 1.0), np.where(misses > 0, misses, 1.0)
+    low = np.where(hits > 0, betaincinv(some, misses + 1, tail), 0.0)
+    high = np.where(misses > 0, betaincinv(hits + 1, more, 1 - tail), 1.0)
     return low, high
 
 
