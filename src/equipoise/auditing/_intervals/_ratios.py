@@ -128,7 +128,9 @@ def ratio_interval(
         noise = rates.noise(g, ref, k, rng, replicates)
         scale = noise.std(0)
         size = np.abs(ratio(noise[:, scale > 0], scale[scale > 0])).max(-1, initial=0.0)
-        z = max(float(np.quantile(size, 2 * ndtr(z) - 1)), z)
+        # np.quantile would import numpy.ma
+        at = float(2 * ndtr(z) - 1) * (len(size) - 1)
+        z = max(float(np.interp(at, np.arange(len(size)), np.sort(size))), z)
     least = [
         float(rates.ends(g[at : at + STEP], ref[at : at + STEP], k[at : at + STEP], z)[0].max())
         for at in range(0, len(k), STEP)
