@@ -207,9 +207,11 @@ def scan(files: Sequence[File], layout: Layout, *options: str) -> str:
     """Return DuckDB's table of CSV files, all columns text, in the order of the rows."""
     columns = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in layout.names)
     # DuckDB would look for the line end within quotes too, and lose rows where it finds another
-    runs = itertools.groupby(zip(files, layout.line_ends, strict=True), key=lambda pair: pair[1])
+    runs = itertools.groupby(
+        zip(files, layout.line_ends, strict=True), key=lambda pair: (pair[0].compression, pair[1])
+    )
     tables = []
-    for line_end, run in runs:
+    for (compression, line_end), run in runs:
         settings = (
             listed([file for file, _ in run]),
             f"columns = {{{columns}}}",
@@ -219,6 +221,8 @@ def scan(files: Sequence[File], layout: Layout, *options: str) -> str:
             """quote = '"', escape = '"'""",
             f"new_line = {quoted(line_end.encode('unicode_escape').decode())}",
             "hive_partitioning = false",
+            # before 2.0 DuckDB does not know an ending in capital letters
+            f"compression = {quoted({'.gz': 'gzip', '.zst': 'zstd'}.get(compression, 'none'))}",
             *options,
         )
         tables.append(f"SELECT * FROM read_csv({', '.join(settings)})")

@@ -11,7 +11,7 @@ from equipoise._inputs import need
 
 def connected() -> Any:
     """Return a connection to a DuckDB that fetches nothing from elsewhere."""
-    duckdb = need("duckdb", at_least="1.3", what="reading files")
+    duckdb = need("duckdb", at_least="1.4.4", what="reading files")
     connection = duckdb.connect(
         config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
     )

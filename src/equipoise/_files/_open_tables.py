@@ -219,7 +219,7 @@ def _duckdb(files: Files, text: _Text | None, stack: contextlib.ExitStack) -> An
 
 
 def _polars(files: Files, text: _Text | None, stack: contextlib.ExitStack) -> Any:
-    pl = need("polars", "polars", "1.10", what="engine 'polars'")
+    pl = need("polars", "polars", "1.30", what="engine 'polars'")
     paths = [file.path for file in files.each]
     if text is not None:
         # taken apart by DuckDB, so that all engines see the same cells

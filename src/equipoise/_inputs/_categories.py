@@ -93,7 +93,8 @@ def _offset(part: NDArray[Any], low: int) -> NDArray[Any]:
     # in a wide type, so that int8 values from -128 to 127 do not wrap around
     if part.dtype.kind == "i":
         part = part.astype(np.int64)
-    return part - part.dtype.type(low) if low else part
+    part = part - part.dtype.type(low) if low else part
+    return part.astype(np.int64) if part.dtype == np.uint64 else part
 
 
 def _distinct(array: NDArray[Any]) -> NDArray[Any]:
