@@ -451,9 +451,8 @@ def test_a_group_without_a_temperature(tmp_path, ending):
     fit(save(table_of(), "d.csv"))
     shown = apply(new, "c.csv", code=2)
     assert (
-        "no temperature was fitted to the group (the first: 'other'; known: f; m) in 5 rows "
-        "(rows 7, 20, 21, ..., counted from 0); correct it, or pass --unseen-group global or "
-        "mixture"
+        "2 rows belong to group 'other', which has no fitted calibrator (known: f, m); correct the "
+        "group, or pass --unseen-group global or mixture"
     ) in " ".join(shown.split())
     assert {p.name for p in tmp_path.iterdir()} == {"d.csv", "t.json", new.name}
 
@@ -476,7 +475,9 @@ def test_a_group_without_a_temperature(tmp_path, ending):
     fit("d.csv", "t.json", "--unseen-group", "mixture", "--force")
     apply(new, "c.csv", "--force")
     np.testing.assert_allclose(column("c.csv", "calibrated_p"), expected, rtol=1e-12)
-    assert "no temperature was fitted" in apply(new, "e.csv", "--unseen-group", "error", code=2)
+    assert "which has no fitted calibrator" in apply(
+        new, "e.csv", "--unseen-group", "error", code=2
+    )
 
 
 def test_without_the_group_column():
