@@ -195,7 +195,7 @@ def test_what_fitting_shows_and_saves(ending):
         for q in (p, after)
     )
     assert f"PE {before:.4f} before, {now:.4f} after" in " ".join(shown.split())
-    assert f"Fitted to the 400 rows of d.{ending}, and measured on the same" in shown
+    assert f"Fitted to the 400 rows of d.{ending}, and measured on the same rows" in shown
     assert f"{scaling.temperature_:.4f}, the temperature of --unseen-group global" in shown
 
 

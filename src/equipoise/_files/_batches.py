@@ -32,7 +32,7 @@ class Reader:
     is_text
         Whether they are CSV.
     schema
-        Names and types of all columns; those without a name have an empty one.
+        Names and types of all columns; the name may be empty.
     """
 
     def __init__(self, files: Files) -> None:
@@ -85,7 +85,7 @@ class Reader:
 
     def _parquet(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for one in self._files.each:
-            # pages as they are needed: by default the bytes of the whole file are kept
+            # read pages as needed: by default the bytes of the whole file are kept
             with pq.ParquetFile(one.path, pre_buffer=False, buffer_size=1 << 20) as file:
                 for batch in file.iter_batches(BATCH, columns=columns):
                     yield batch.select(columns)

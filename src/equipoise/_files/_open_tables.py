@@ -1,8 +1,8 @@
 """Tables in files, CSV or Parquet, one or many, opened by an engine without reading them.
 
-Every engine sees the same: the columns of a CSV file are text, and beside each column that must
-hold numbers stands one with those numbers, empty where the text is none. What an engine says of a
-file that it cannot read comes out as a ValueError that names the file.
+Every engine sees the same table: the columns of a CSV file are text, and each column that must hold
+numbers has a second one with the numbers, empty where the text is not a number. An engine's own
+errors become a ValueError that names the file.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -29,7 +28,7 @@ from equipoise._files._csv import (
     scan,
 )
 from equipoise._files._duckdb import connected, identifier, listed, quoted
-from equipoise._files._paths import File, Files, found, is_path
+from equipoise._files._paths import File, Files, found, is_path, temporary_folder
 from equipoise._inputs import need
 
 ENGINES = ("duckdb", "polars", "spark")
@@ -59,7 +58,7 @@ class Opened:
 
 
 def number(name: str) -> str:
-    """Return the name of the column with the numbers of a column of text."""
+    """Return the name of the column that holds the numbers of a text column."""
     return f"{name} as a number"
 
 
@@ -106,7 +105,7 @@ def opened(data: Any, engine: str = "duckdb", numbers: Sequence[str] = ()) -> It
 def reading(name: str, files: Files | None = None, layout: Layout | None = None) -> Iterator[None]:
     """Turn an engine's own exceptions into a ValueError of one line that names the table.
 
-    What is wrong with a CSV file, and in which line, is found by looking at it once more.
+    A CSV file is read once more to find its mistake and the line.
     """
     try:
         yield
@@ -222,15 +221,11 @@ def _polars(files: Files, text: _Text | None, stack: contextlib.ExitStack) -> An
     pl = need("polars", "polars", "1.10", what="engine 'polars'")
     paths = [file.path for file in files.each]
     if text is not None:
-        # taken apart by DuckDB, so that all engines see the same cells
-        paths = [str(_temporary(stack) / "table.parquet")]
+        # parsed by DuckDB, so that all engines see the same cells
+        paths = [str(temporary_folder(stack) / "table.parquet")]
         with connected() as connection:
             connection.execute(f"COPY ({text.query(files)}) TO {quoted(paths[0])} (FORMAT parquet)")
     return pl.scan_parquet(paths, hive_partitioning=False, glob=False)
-
-
-def _temporary(stack: contextlib.ExitStack) -> Path:
-    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="equipoise-")))
 
 
 def _spark(files: Files, text: _Text | None, stack: contextlib.ExitStack) -> Any:
@@ -265,7 +260,7 @@ def _spark(files: Files, text: _Text | None, stack: contextlib.ExitStack) -> Any
 def _decompressed(file: File, stack: contextlib.ExitStack) -> Path:
     if not file.compression:
         return Path(file.path).resolve()
-    path = _temporary(stack) / "table.csv"
+    path = temporary_folder(stack) / "table.csv"
     with open_bytes(file) as packed, path.open("wb") as plain:
         shutil.copyfileobj(packed, plain, 1 << 20)
     return path

@@ -19,7 +19,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from equipoise._inputs import check_weights, encode, refuse_missing, split_columns
+from equipoise._inputs import check_weights, encode, recode, refuse_missing, split_columns
 from equipoise.calibration._group_calibrator import GroupCalibrator, check_policy, encode_members
 from equipoise.calibration._methods import METHODS
 from equipoise.calibration._out_of_fold import SCORES, check_scores, class_scores, out_of_fold
@@ -123,7 +123,7 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
         self.shrinkage = shrinkage
         self.n_jobs = n_jobs
 
-    # --- scikit-learn's contract ---
+    # --- the scikit-learn interface ---
 
     def __sklearn_tags__(self) -> Any:
         """Return the tags of the estimator's input."""
@@ -191,12 +191,10 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
         refuse_missing(encode(y, "y")[0], "y")
         check_classification_targets(y)
         self.classes_, codes = self._encoded(y, frozen=frozen)
-        members, groups = None, list[Hashable]()
-        if columns is not None:
-            members, groups = encode_members(columns, len(y))
-        weight = None
-        if sample_weight is not None:
-            weight = check_weights(column_or_1d(sample_weight), len(y))
+        members, groups = encode_members(columns, len(y))
+        # scikit-learn's contract wants a ValueError for weights of two columns
+        weight = None if sample_weight is None else column_or_1d(sample_weight)
+        weight = check_weights(weight, len(y))
         passed = self._routed("fit", sensitive_features=sensitive_features, sample_weight=weight)
         if frozen:
             self.estimator_ = self.estimator
@@ -228,7 +226,7 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
         return self
 
     def _keep(self, fitted: GroupCalibrator) -> None:
-        """Take over what was fitted."""
+        """Set the fitted attributes."""
         self.groups_ = list(fitted.own)
         self.calibrator_, self.calibrators_ = fitted.common, fitted.own
         self.trust_, self.shares_ = fitted.trust, fitted.shares
@@ -238,7 +236,7 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
                 setattr(self, name, getattr(self.estimator_, name))
 
     def _calibrator(self) -> GroupCalibrator:
-        """Return what was fitted, by the attributes that show it."""
+        """Return the calibrator that the fitted attributes describe."""
         return GroupCalibrator(self.calibrator_, self.calibrators_, self.trust_, self.shares_)
 
     def _check_params(self) -> None:
@@ -251,14 +249,12 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
         if frozen:
             check_is_fitted(self.estimator)
             known = np.asarray(self.estimator.classes_)
-            place = {label: k for k, label in enumerate(known.tolist())}
-            unknown = [label for label in classes.tolist() if label not in place]
-            if unknown:
+            codes = recode(codes, classes.tolist(), known.tolist())
+            if (codes < 0).any():
                 raise ValueError(
-                    f"y contains the class {unknown[0]!r}, which the estimator does not know; "
-                    f"it knows {known.tolist()!r}"
+                    f"y contains the class {y.tolist()[np.argmin(codes)]!r}, which the estimator "
+                    f"does not know; it knows {known.tolist()!r}"
                 )
-            codes = np.array([place[label] for label in classes.tolist()])[codes]
             classes = known
         if len(classes) < 2:
             raise ValueError(f"Classifier can't train when only one class is present: {classes!r}")

@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
+from equipoise._inputs import recode
 from equipoise.calibration._scores import scores_of
 
 Floats = NDArray[np.float64]
@@ -65,17 +66,14 @@ def class_scores(
     if not finite.all():
         row = int(np.argmin(finite))
         raise ValueError(f"{name}, row {row}: {scores[row].tolist()} is not finite")
-    own = np.asarray(getattr(fitted, "classes_", classes))
-    if np.array_equal(own, classes):
-        return scores
-    place = {label: k for k, label in enumerate(own.tolist())}
-    missing = [label for label in classes.tolist() if label not in place]
-    if missing:
+    own, wanted = np.asarray(getattr(fitted, "classes_", classes)).tolist(), classes.tolist()
+    place = recode(np.arange(count), wanted, own)
+    if (place < 0).any():
         raise ValueError(
-            f"{type(fitted).__name__} was fitted with the class {missing[0]!r}, but its classes_ "
-            f"are {own.tolist()!r}"
+            f"{type(fitted).__name__} was fitted with the class {wanted[np.argmin(place)]!r}, but "
+            f"its classes_ are {own!r}"
         )
-    return np.ascontiguousarray(scores[:, [place[label] for label in classes.tolist()]])
+    return np.ascontiguousarray(scores[:, place])
 
 
 def _one_vs_one(fitted: Any) -> bool:
@@ -112,15 +110,13 @@ def stratified_folds(codes: Ints, members: Ints, n_folds: int) -> list[Fold]:
 
 
 def _folds(cv: Any, X: Any, y: NDArray[Any], codes: Ints, members: Ints) -> list[Fold]:
-    if cv is None or isinstance(cv, Integral):
-        count = 5 if cv is None else int(cv)
-        if count < 2:
+    cv = 5 if cv is None else cv
+    if isinstance(cv, Integral):
+        if cv < 2:
             raise ValueError(f"cv must be at least 2 folds, got {cv!r}")
-        return stratified_folds(codes, members, count)
-    return [
-        (np.asarray(train), np.asarray(test))
-        for train, test in check_cv(cv, y, classifier=True).split(X, y)
-    ]
+        return stratified_folds(codes, members, int(cv))
+    folds = check_cv(cv, y, classifier=True).split(X, y)
+    return [(np.asarray(train), np.asarray(test)) for train, test in folds]
 
 
 def _check_folds(folds: Sequence[Fold], codes: Ints, classes: NDArray[Any]) -> None:
@@ -181,22 +177,8 @@ def out_of_fold(
 ) -> Floats:
     """Return logits (n, K) of each row from a clone that was fitted on the other folds.
 
-    Parameters
-    ----------
-    estimator
-        The classifier; its clones are fitted.
-    X, y
-        All rows.
-    classes, codes
-        The labels in order, and the place of each row's label among them.
-    members
-        (n,) groups 0..G-1 of the rows.
-    cv
-        Number of folds (None: 5), a splitter, or an iterable of (train, test) rows.
-    params
-        What to pass to "fit", "decision_function" and "predict_proba", a value per row.
-    n_jobs
-        Number of folds fitted in parallel.
+    `codes` and `members` are each row's place among the classes and groups; `params` holds what to
+    pass to each method of the estimator, a value per row.
     """
     folds = _folds(cv, X, y, codes, members)
     _check_folds(folds, codes, classes)

@@ -1,4 +1,4 @@
-"""Temperatures for files of predictions: fitted to one, saved with its columns, applied to any."""
+"""Temperatures for files of predictions: fitted, saved with the columns' names, and applied."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class FileCalibration:
     scaling
         The temperatures.
     prob, group
-        Columns they were fitted to; empty if they were saved by `GroupTemperatureScaling.save`.
+        Names of the columns; empty if the file was written by `GroupTemperatureScaling.save`.
     label
         Column with the label, where it is known.
     before, after
-        Sums of the rows they were fitted to, uncalibrated and calibrated; None once loaded.
+        Audit tables of the fitting data, uncalibrated and calibrated; None after `load`.
 
     Examples
     --------
@@ -169,11 +169,11 @@ class FileCalibration:
             File to write, .csv or .parquet: all columns, then ``calibrated_P`` for each column P of
             probabilities.
         prob, group
-            Columns, where they are named differently from those fitted to.
+            Columns, where their names differ from those of the fitting data.
         unseen_group
-            What to do with a row whose group has no temperature; by default as fitted.
+            What to do with a row whose group has no temperature; by default as saved.
         replace
-            Write in the place of the columns of probabilities, not beside them.
+            Replace the columns of probabilities instead of adding columns.
         """
         check_ending(out)
         scaling = copy.copy(self.scaling)

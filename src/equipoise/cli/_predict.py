@@ -80,7 +80,7 @@ def predict(model_file: Path, data: str, out: Path, force: bool) -> None:
 def _training(
     model: GroupwiseMLPClassifier, path: Path
 ) -> tuple[FrameEncoder, Sequence[Sequence[float]]]:
-    """Return what `equipoise train` put beside the model."""
+    """Return the encoder and the training rates that `equipoise train` saved with the model."""
     from equipoise.datasets import FrameEncoder
 
     extra = model.extra_
