@@ -25,14 +25,8 @@ BATCH = 1 << 16
 class Reader:
     """The columns of files, and their rows in batches; read anew for each pass.
 
-    Attributes
-    ----------
-    name
-        How messages call the files.
-    is_text
-        Whether they are CSV.
-    schema
-        Names and types of all columns; the name may be empty.
+    `name` is for messages, `is_text` says whether the files are CSV, and the `schema` has all
+    columns, also those with an empty name.
     """
 
     def __init__(self, files: Files) -> None:

@@ -28,24 +28,12 @@ BLOCK = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """The format of CSV files.
+    """The format of CSV files."""
 
-    Attributes
-    ----------
-    separator
-        Comma, semicolon or tab: the most frequent in the header.
-    headings
-        Names in the header, without spaces around them.
-    line_ends
-        How the lines of each file end.
-    has_open_ends
-        Whether some line seems to end in an empty cell.
-    """
-
-    separator: str
-    headings: tuple[str, ...]
-    line_ends: tuple[str, ...]
-    has_open_ends: bool
+    separator: str  # comma, semicolon or tab: the most frequent in the header
+    headings: tuple[str, ...]  # without spaces around them
+    line_ends: tuple[str, ...]  # of each file
+    has_open_ends: bool  # whether some line seems to end in an empty cell
 
     @property
     def names(self) -> list[str]:

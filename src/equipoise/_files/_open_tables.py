@@ -36,25 +36,13 @@ ENGINES = ("duckdb", "polars", "spark")
 
 @dataclasses.dataclass(frozen=True)
 class Opened:
-    """A table that an engine is ready to read.
+    """A table that an engine is ready to read."""
 
-    Attributes
-    ----------
-    frame
-        A narwhals frame, eager or lazy.
-    name
-        How messages call it.
-    is_file, is_text
-        Whether it is made of files, and whether those are CSV.
-    rows
-        Number of rows, where that is known without reading them.
-    """
-
-    frame: Any
-    name: str
+    frame: Any  # a narwhals frame, eager or lazy
+    name: str  # in messages
     is_file: bool = False
-    is_text: bool = False
-    rows: int | None = None
+    is_text: bool = False  # whether its files are CSV
+    rows: int | None = None  # where the number is known without reading them
 
 
 def number(name: str) -> str:
@@ -64,16 +52,10 @@ def number(name: str) -> str:
 
 @contextlib.contextmanager
 def opened(data: Any, engine: str = "duckdb", numbers: Sequence[str] = ()) -> Iterator[Opened]:
-    """Open a frame that narwhals takes, or a path, glob, folder, list of paths or `-`.
+    """Open a frame that narwhals takes, or a path, pattern, folder, list of paths or `-`.
 
-    Parameters
-    ----------
-    data
-        The table. Files are read by `engine`, frames by their own.
-    engine
-        "duckdb", "polars" or "spark".
-    numbers
-        Columns whose text, in a CSV file, must be numbers.
+    Files are read by `engine`, frames by their own. `numbers` are the columns that must hold
+    numbers.
     """
     if engine not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}")

@@ -123,7 +123,7 @@ def _listed(items: Sequence[str], most: int = 5) -> str:
     return ", ".join(items[:most]) + rest
 
 
-# --- what callers pass -----------------------------------------------------------------------
+# --- checks ----------------------------------------------------------------------------------
 
 
 def check_policy(unseen_group: Any, shrinkage: Any) -> None:
@@ -155,27 +155,13 @@ def encode_members(
 
 @dataclasses.dataclass(frozen=True)
 class GroupCalibrator:
-    """The common calibrator, and that of each group.
-
-    Attributes
-    ----------
-    common
-        Fitted on all rows.
-    own
-        Dict from group to its calibrator, shrunk towards the common one.
-    trust
-        Dict from group to the weight of its own fit; 0 where it has the common calibrator.
-    shares
-        Dict from group to its share of the (weighted) rows.
-    n_iter, converged
-        Passes over the data and whether they sufficed, where temperatures were fitted.
-    """
+    """The common calibrator, fitted on all rows, and that of each group, shrunk towards it."""
 
     common: Calibrator
     own: Mapping[Hashable, Calibrator]
-    trust: dict[Hashable, float]
-    shares: dict[Hashable, float]
-    n_iter: int = 0
+    trust: dict[Hashable, float]  # weight of the group's own fit; 0 if it has the common one
+    shares: dict[Hashable, float]  # the group's share of the (weighted) rows
+    n_iter: int = 0  # passes over the data to find temperatures
     converged: bool = True
 
     @classmethod
@@ -238,11 +224,7 @@ class GroupCalibrator:
         )
 
     def slots(self, sensitive_features: Any, n: int, unseen_group: str) -> Codes:
-        """Return each row's place among the groups, -1 where it has none.
-
-        Raises where `unseen_group` is "error" and a row has none, unless there are no groups and
-        none are passed.
-        """
+        """Return each row's place among the groups; -1 if it has none, unless that is an error."""
         known = list(self.own)
         codes, values = encode_members(sensitive_features, n, allow_missing=True)
         if codes is None:

@@ -32,23 +32,14 @@ Codes = NDArray[Any]
 class Method:
     """A row of `METHODS`.
 
-    Attributes
-    ----------
-    fit
-        ``fit(scores, codes, weight) -> Calibrator``, weight being (n,).
-    least_rows
-        Rows below which a group is not fitted on its own: ten for each parameter of two classes,
-        and 100 where there can be as many parameters as rows.
-    every_class
-        Whether rows of every class are needed; two classes otherwise.
-    keeps_predictions
-        Whether the largest score always gets the largest probability.
+    `least_rows`, below which a group is not fitted on its own, is ten for each parameter of two
+    classes, and 100 where there can be as many parameters as rows.
     """
 
     fit: Callable[[Floats, Codes, Floats], Temperature | OneVsRest | Vector]
     least_rows: int = 0
-    every_class: bool = True
-    keeps_predictions: bool = False
+    every_class: bool = True  # whether a group needs rows of every class, or of any two
+    keeps_predictions: bool = False  # whether the largest score gets the largest probability
 
 
 def _size(values: Floats, weight: Floats) -> float:

@@ -42,14 +42,11 @@ def temperatures_of(calibrators: Mapping[Hashable, Any]) -> dict[Hashable, float
 
 @dataclasses.dataclass(frozen=True)
 class Temperatures:
-    """Temperatures of all rows and then of each group, and whether each is at a bound.
-
-    `n_iter` counts the passes over the data, and `converged` says whether they sufficed.
-    """
+    """The common temperature and then that of each group, and whether each is at a bound."""
 
     values: Floats
     at_bound: NDArray[np.bool_]
-    n_iter: int
+    n_iter: int  # passes over the data
     converged: bool
 
 

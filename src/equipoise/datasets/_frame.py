@@ -23,25 +23,13 @@ _FORMAT = "equipoise.FrameEncoder/1"
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """How one column of a table becomes columns of X.
-
-    Attributes
-    ----------
-    name, kind
-        The column, and "number", "category" (one column per value) or "hash" (by its words).
-    categories
-        Values of a "category", as text.
-    width
-        Number of columns that a "hash" is spread over.
-    missing
-        Whether a missing value has a column of its own; a missing number is NaN instead.
-    """
+    """How one column of a table becomes columns of X."""
 
     name: str
-    kind: str
-    categories: tuple[str, ...] = ()
-    width: int = 0
-    missing: bool = False
+    kind: str  # "number", "category" (a column per value) or "hash" (of the words)
+    categories: tuple[str, ...] = ()  # the values of a "category", as text
+    width: int = 0  # number of columns of a "hash"
+    missing: bool = False  # whether a missing value has its own column; a missing number is NaN
 
     @property
     def feature_names(self) -> list[str]:
