@@ -59,7 +59,7 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
     sensitive_columns
         Name or names of the columns of X that hold the group, instead of `sensitive_features`. Use
         it inside cross-validation, where each fold needs the groups of its own rows. The estimator
-        gets X with these columns: let a pipeline drop or encode them.
+        also gets these columns: let a pipeline drop or encode them.
     unseen_group
         What `predict_proba` does with a row whose group was not in the fitting data, is missing,
         or is not passed at all: "error"; "global" takes the common calibrator; "mixture" averages
@@ -321,7 +321,7 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
         path
             The file.
         estimator
-            The fitted classifier, which has to know the saved classes: the file does not hold it.
+            The fitted classifier, with the saved classes; the file does not contain it.
         """
         return super().load(path, estimator=estimator)
 
@@ -329,7 +329,7 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
         params = super()._plain_params()
         del params["estimator"]
         if not isinstance(self.cv, Integral | None):
-            del params["cv"]  # folds matter to a fit only, and a splitter is no plain value
+            del params["cv"]  # a splitter cannot be written as JSON, and matters only to `fit`
         return params
 
     def _restore(self, data: dict[str, Any]) -> None:

@@ -30,7 +30,7 @@ SCORES = ("decision_function", "predict_proba")
 
 
 def check_scores(estimator: Any) -> None:
-    """Raise if an estimator has no scores; some have their methods only once fitted."""
+    """Raise if an estimator has no scores; some have the methods only after `fit`."""
     if not any(hasattr(estimator, name) or hasattr(type(estimator), name) for name in SCORES):
         raise TypeError(
             f"{type(estimator).__name__} has neither decision_function nor predict_proba; "
@@ -100,8 +100,8 @@ def stratified_folds(codes: Ints, members: Ints, n_folds: int) -> list[Fold]:
     n = len(codes)
     order = np.lexsort((members, codes))
     cell = codes[order] * (int(members.max()) + 1) + members[order]
-    # rows sorted by label and group are dealt like cards; then the rows of a cell that go to the
-    # same fold are made neighbours, as near-duplicates often are
+    # rows sorted by label and group are dealt like cards; then neighbours within a cell, often
+    # near-duplicates, are put into the same fold
     dealt = np.arange(n) % n_folds
     fold = np.empty(n, np.int64)
     fold[order] = dealt[np.lexsort((dealt, cell))]

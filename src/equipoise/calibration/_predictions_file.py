@@ -24,7 +24,7 @@ from equipoise._files import (
     replace_file,
     write_batches,
 )
-from equipoise._inputs import InputError, column_labels, shown, text_of, typed
+from equipoise._inputs import InputError, column_labels, counted, shown, text_of, typed
 from equipoise.calibration._group_calibrator import UnseenGroupError
 from equipoise.calibration._temperature_scaling import GroupTemperatureScaling
 from equipoise.metrics import AuditTable
@@ -140,12 +140,12 @@ class FileCalibration:
             prob, group = named["prob"], named["group"]
             for names in (prob, group):
                 if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
-                    raise ValueError(f"{names!r} are no names of columns")
+                    raise ValueError(f"{names!r} is not a list of column names")
             if not scaling.temperatures_ or abs(sum(scaling.shares_.values()) - 1.0) > 1e-6:
                 raise ValueError("the shares of its groups do not add up to 1")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(
-                f"{os.fspath(path)} is no file of temperatures, or damaged: {error}"
+                f"{os.fspath(path)} is not a file of temperatures, or is damaged: {error}"
             ) from None
         return cls(scaling, tuple(prob), tuple(group), named.get("label"))
 
@@ -189,14 +189,14 @@ class FileCalibration:
         size = len(scaling.classes_)
         if len(own) != size and (len(own), size) != (1, 2):
             raise ValueError(
-                f"the temperatures are of {size} classes "
+                f"the temperatures were fitted for {size} classes "
                 f"({', '.join(map(shown, scaling.classes_.tolist()))}), but there are {len(own)} "
                 f"columns of probabilities: {', '.join(own)}"
             )
         with reader(data) as files:
             members = _names(group) or self.group
             if not group and scaling.unseen_group != "error":
-                # as for a group that is missing in a row
+                # without its column, the group of every row is missing
                 members = members if set(members) <= set(files.names) else ()
             elif not members:
                 raise InputError(
@@ -286,12 +286,12 @@ class _Stream:
         keys = [tuple(map(text_of, g if isinstance(g, tuple) else (g,))) for g in self._known]
         if group and {len(key) for key in keys} != {len(group)}:
             raise ValueError(
-                f"the temperatures are of {len(keys[0])} group column(s), but {len(group)} are "
-                f"named: {', '.join(group)}"
+                f"the temperatures were fitted with {counted(len(keys[0]), 'group column')}, but "
+                f"{len(group)} are named: {', '.join(group)}"
             )
         self._index = {key: i for i, key in enumerate(keys)}
         if len(self._index) < len(keys):
-            raise ValueError("the file of temperatures has two groups that are written the same")
+            raise ValueError("the file of temperatures has two groups with the same text")
         before = files.schema
         names = list(prob) if replace else [f"calibrated_{name}" for name in prob]
         if taken := [name for name in names if name in before.names and not replace]:
