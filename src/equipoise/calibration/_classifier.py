@@ -22,7 +22,13 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from equipoise._inputs import check_weights, encode, recode, refuse_missing, split_columns
 from equipoise.calibration._group_calibrator import GroupCalibrator, check_policy, encode_members
 from equipoise.calibration._methods import METHODS
-from equipoise.calibration._out_of_fold import SCORES, check_scores, class_scores, out_of_fold
+from equipoise.calibration._out_of_fold import (
+    SCORES,
+    check_scores,
+    class_scores,
+    folds_of,
+    out_of_fold,
+)
 from equipoise.calibration._saving import SavedAsJson
 from equipoise.calibration._temperatures import Temperature, temperatures_of
 
@@ -200,17 +206,9 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
             self.estimator_ = self.estimator
             scores = class_scores(self.estimator_, X, self.classes_, passed)
         else:
-            scores = out_of_fold(
-                self.estimator,
-                X,
-                y,
-                classes=self.classes_,
-                codes=codes,
-                members=np.zeros(len(y), np.int64) if members is None else members,
-                cv=self.cv,
-                params=passed,
-                n_jobs=self.n_jobs,
-            )
+            places = np.zeros_like(codes) if members is None else members
+            folds = folds_of(self.cv, X, y, codes, places, self.classes_)
+            scores = out_of_fold(self.estimator, X, y, folds, self.classes_, passed, self.n_jobs)
             self.estimator_ = clone(self.estimator).fit(X, y, **passed.fit)
         fitted = GroupCalibrator.fit(
             scores,

@@ -109,17 +109,21 @@ def stratified_folds(codes: Ints, members: Ints, n_folds: int) -> list[Fold]:
     return [(rows[fold != k], rows[fold == k]) for k in range(min(n, n_folds))]
 
 
-def _folds(cv: Any, X: Any, y: NDArray[Any], codes: Ints, members: Ints) -> list[Fold]:
+def folds_of(
+    cv: Any, X: Any, y: NDArray[Any], codes: Ints, members: Ints, classes: NDArray[Any]
+) -> list[Fold]:
+    """Return the folds, each row in one test fold and every class in every training part.
+
+    `codes` and `members` are each row's place among the classes and groups.
+    """
     cv = 5 if cv is None else cv
     if isinstance(cv, Integral):
         if cv < 2:
             raise ValueError(f"cv must be at least 2 folds, got {cv!r}")
-        return stratified_folds(codes, members, int(cv))
-    folds = check_cv(cv, y, classifier=True).split(X, y)
-    return [(np.asarray(train), np.asarray(test)) for train, test in folds]
-
-
-def _check_folds(folds: Sequence[Fold], codes: Ints, classes: NDArray[Any]) -> None:
+        folds = stratified_folds(codes, members, int(cv))
+    else:
+        split = check_cv(cv, y, classifier=True).split(X, y)
+        folds = [(np.asarray(train), np.asarray(test)) for train, test in split]
     tested = np.zeros(len(codes), np.int64)
     for number, (train, test) in enumerate(folds):
         np.add.at(tested, test, 1)
@@ -136,6 +140,7 @@ def _check_folds(folds: Sequence[Fold], codes: Ints, classes: NDArray[Any]) -> N
         raise ValueError(
             f"cv has row {row} in {tested[row]} test folds; every row has to be in one"
         )
+    return folds
 
 
 def _take(values: Any, rows: NDArray[Any]) -> Any:
@@ -167,21 +172,15 @@ def out_of_fold(
     estimator: Any,
     X: Any,
     y: NDArray[Any],
-    *,
+    folds: Sequence[Fold],
     classes: NDArray[Any],
-    codes: Ints,
-    members: Ints,
-    cv: Any,
     params: Mapping[str, Mapping[str, Any]],
-    n_jobs: int | None = None,
+    n_jobs: int | None,
 ) -> Floats:
     """Return logits (n, K) of each row from a clone that was fitted on the other folds.
 
-    `codes` and `members` are each row's place among the classes and groups; `params` holds what to
-    pass to each method of the estimator, a value per row.
+    `params` holds what to pass to each method of the estimator, a value per row.
     """
-    folds = _folds(cv, X, y, codes, members)
-    _check_folds(folds, codes, classes)
     parts = Parallel(n_jobs=n_jobs)(
         delayed(_fold_scores)(estimator, X, y, fold, classes, params) for fold in folds
     )

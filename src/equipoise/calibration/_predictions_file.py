@@ -103,7 +103,7 @@ class FileCalibration:
         prob, group = _names(prob), _names(group)
         with reader(data) as files:
             files.check(label, *prob, *group)
-            rows, present = _rows(files, label, prob, group)
+            p, y, members, present = _rows(files, label, prob, group)
         own = column_labels(
             present,
             max(2, len(prob)),
@@ -112,7 +112,6 @@ class FileCalibration:
             positive=positive,
             name=f"column {label!r}",
         )
-        p, y, members = rows
         scaling = GroupTemperatureScaling(
             unseen_group=unseen_group, shrinkage=shrinkage, from_proba=True
         )
@@ -228,7 +227,7 @@ def _own(values: Sequence[Hashable], codes: NDArray[np.int64]) -> NDArray[Any]:
 
 def _rows(
     files: Reader, label: str, prob: Sequence[str], group: Sequence[str]
-) -> tuple[tuple[NDArray[Any], NDArray[Any], NDArray[Any]], list[Any]]:
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], list[Any]]:
     """Read the probabilities, labels and groups of all rows, and the distinct labels."""
     faults, start = Faults(), 0
     parts, labels, groups = [], [], []
@@ -249,7 +248,7 @@ def _rows(
             f"column {label!r} has only one value, {shown(present[0])!r}; temperatures need rows "
             "of more than one class"
         )
-    return (np.concatenate(parts), _own(present, y), _own(known, members)), present
+    return np.concatenate(parts), _own(present, y), _own(known, members), present
 
 
 def _joined(

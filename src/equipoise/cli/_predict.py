@@ -86,8 +86,8 @@ def _training(
     extra = model.extra_
     if "encoder" not in extra or "base_rates" not in extra:
         raise ValueError(
-            f"{path} was not made by `equipoise train` or `search`, so it does not say how a table "
-            "is encoded; load it in Python and call its predict_proba"
+            f"{path} was not written by `equipoise train` or `search`, so it does not say how to "
+            "encode a table; load it in Python and call its predict_proba"
         )
     encoder = FrameEncoder.from_dict(extra["encoder"])
     if len(encoder.feature_names) != model.n_features_in_:

@@ -88,7 +88,7 @@ class Preprocessor:
         if not isinstance(data, Mapping) or data.get("format") != _FORMAT:
             raise ValueError(f"not a preprocessor: expected 'format': {_FORMAT!r}")
         try:
-            columns, flagged = tuple(data["columns"]), tuple(data["flagged"])
+            columns, flagged = tuple(data["columns"]), tuple(map(int, data["flagged"]))
             fill, mean, scale = (np.array(data[k], np.float64) for k in ("fill", "mean", "scale"))
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"damaged preprocessor: {error!r}") from None
