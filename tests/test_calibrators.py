@@ -14,7 +14,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.isotonic import IsotonicRegression
 
-from equipoise.calibration import METHODS, BoundWarning, GroupCalibrator, log_odds, softmax
+from equipoise.calibration import METHODS, BoundWarning, softmax
+from equipoise.calibration._group_calibrator import GroupCalibrator
+from equipoise.calibration._scores import log_odds
 
 CLASSES = [2, 3]
 

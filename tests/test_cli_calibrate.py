@@ -195,7 +195,7 @@ def test_what_fitting_shows_and_saves(ending):
         for q in (p, after)
     )
     assert f"PE {before:.4f} before, {now:.4f} after" in " ".join(shown.split())
-    assert f"Fitted to the 400 rows of d.{ending}, and measured on the same" in shown
+    assert f"Fitted to the 400 rows of d.{ending}, and measured on the same rows" in shown
     assert f"{scaling.temperature_:.4f}, the temperature of --unseen-group global" in shown
 
 
@@ -451,9 +451,8 @@ def test_a_group_without_a_temperature(tmp_path, ending):
     fit(save(table_of(), "d.csv"))
     shown = apply(new, "c.csv", code=2)
     assert (
-        "no temperature was fitted to the group (the first: 'other'; known: f; m) in 5 rows "
-        "(rows 7, 20, 21, ..., counted from 0); correct it, or pass --unseen-group global or "
-        "mixture"
+        "2 rows belong to group 'other', which has no fitted calibrator (known: f, m); correct the "
+        "group, or pass --unseen-group global or mixture"
     ) in " ".join(shown.split())
     assert {p.name for p in tmp_path.iterdir()} == {"d.csv", "t.json", new.name}
 
@@ -476,7 +475,9 @@ def test_a_group_without_a_temperature(tmp_path, ending):
     fit("d.csv", "t.json", "--unseen-group", "mixture", "--force")
     apply(new, "c.csv", "--force")
     np.testing.assert_allclose(column("c.csv", "calibrated_p"), expected, rtol=1e-12)
-    assert "no temperature was fitted" in apply(new, "e.csv", "--unseen-group", "error", code=2)
+    assert "which has no fitted calibrator" in apply(
+        new, "e.csv", "--unseen-group", "error", code=2
+    )
 
 
 def test_without_the_group_column():
@@ -863,18 +864,18 @@ def test_fitting_needs(lacking):
         (["d.csv", "--prob", "pp"], 2, "no column 'pp'; did you mean 'p'?"),
         (["d.csv", "--group", "sxe"], 2, "no column 'sxe'; did you mean 'sex'?"),
         (["d.csv", "--group", "sex", "--group", "race"], 2,
-         "the temperatures are of 1 group column(s), but 2 are named: sex, race"),
+         "the temperatures were fitted with 1 group column, but 2 are named: sex, race"),
         (["d.csv", "--prob", "p", "--prob", "prob_no", "--prob", "prob_yes"], 2,
-         "of 2 classes (no, yes), but there are 3 columns of probabilities"),
+         "for 2 classes (no, yes), but there are 3 columns of probabilities"),
         (["d.csv", "--apply", "none.json"], 2, "'none.json' does not exist"),
-        (["d.csv", "--apply", "d.csv"], 2, "d.csv is no file of temperatures, or damaged"),
-        (["d.csv", "--apply", "cut.json"], 2, "cut.json is no file of temperatures, or damaged"),
-        (["d.csv", "--apply", "bytes.json"], 2, "is no file of temperatures, or damaged"),
-        (["d.csv", "--apply", "list.json"], 2, "is no file of temperatures, or damaged"),
+        (["d.csv", "--apply", "d.csv"], 2, "d.csv is not a file of temperatures, or is damaged"),
+        (["d.csv", "--apply", "cut.json"], 2, "cut.json is not a file of temperatures"),
+        (["d.csv", "--apply", "bytes.json"], 2, "is not a file of temperatures, or is damaged"),
+        (["d.csv", "--apply", "list.json"], 2, "is not a file of temperatures, or is damaged"),
         (["d.csv", "--apply", "negative.json"], 2, "-1.0 is not a positive number"),
         (["d.csv", "--apply", "shares.json"], 2, "the shares of its groups do not add up to 1"),
-        (["d.csv", "--apply", "names.json"], 2, "'p' are no names of columns"),
-        (["d.csv", "--apply", "same.json"], 2, "two groups that are written the same"),
+        (["d.csv", "--apply", "names.json"], 2, "'p' is not a list of column names"),
+        (["d.csv", "--apply", "same.json"], 2, "two groups with the same text"),
         (["d.csv", "--apply", "class.json"], 2, "fewer than two classes"),
         (["d.csv", "--label", "y"], 2, "--label is for fitting, not for --apply"),
         (["d.csv", "--positive", "yes"], 2, "--positive is for fitting"),

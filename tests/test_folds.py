@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from equipoise import GroupCalibratedClassifier
-from equipoise.calibration import stratified_folds
+from equipoise.calibration._out_of_fold import stratified_folds
 from repair_data import agree, sample
 
 

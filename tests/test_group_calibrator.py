@@ -19,15 +19,15 @@ from sklearn.naive_bayes import GaussianNB
 from equipoise import GroupCalibratedClassifier, GroupTemperatureScaling
 from equipoise.calibration import (
     METHODS,
-    GroupCalibrator,
     Problem,
     SmallGroupWarning,
     UnseenGroupError,
     fit_temperatures,
     paper_temperatures,
-    scores_of,
     solve,
 )
+from equipoise.calibration._group_calibrator import GroupCalibrator
+from equipoise.calibration._scores import scores_of
 from equipoise.cli import main
 from repair_data import sample
 

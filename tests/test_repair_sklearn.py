@@ -18,7 +18,8 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from equipoise import GroupCalibratedClassifier, GroupwiseMLPClassifier, TemperatureScaling
-from equipoise.calibration import METHODS, stratified_folds
+from equipoise.calibration import METHODS
+from equipoise.calibration._out_of_fold import stratified_folds
 from equipoise.metrics import log_loss, neg_worst_group_ece
 from repair_data import agree, sample
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextmanager
 def writing_to(folder: Path, safe: str) -> Iterator[None]:
-    """Explain what goes wrong in writing to a folder, and say what is safe all the same."""
+    """Explain why a folder cannot be written to, and say what is safe nevertheless."""
     try:
         yield
     except OSError as error:

@@ -25,14 +25,8 @@ BATCH = 1 << 16
 class Reader:
     """The columns of files, and their rows in batches; read anew for each pass.
 
-    Attributes
-    ----------
-    name
-        How messages call the files.
-    is_text
-        Whether they are CSV.
-    schema
-        Names and types of all columns; those without a name have an empty one.
+    `name` is for messages, `is_text` says whether the files are CSV, and the `schema` has all
+    columns, also those with an empty name.
     """
 
     def __init__(self, files: Files) -> None:
@@ -85,7 +79,7 @@ class Reader:
 
     def _parquet(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for one in self._files.each:
-            # pages as they are needed: by default the bytes of the whole file are kept
+            # read pages as needed: by default the bytes of the whole file are kept
             with pq.ParquetFile(one.path, pre_buffer=False, buffer_size=1 << 20) as file:
                 for batch in file.iter_batches(BATCH, columns=columns):
                     yield batch.select(columns)

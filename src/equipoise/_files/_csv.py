@@ -1,6 +1,6 @@
-"""CSV files: separator, header, compression, and what is wrong with those that cannot be read.
+"""CSV files: separator, header, compression, and the mistakes in those that cannot be read.
 
-DuckDB reads them. What it refuses is looked at once more here, so that every command and every
+DuckDB reads them. A file that it refuses is read once more here, so that every command and every
 engine names the same line and the same mistake.
 """
 
@@ -23,29 +23,17 @@ from equipoise._files._paths import File
 from equipoise._inputs import counted
 
 BLOCK = 1 << 20
-"""Bytes looked at together."""
+"""Bytes checked at a time."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """What CSV files look like.
+    """The format of CSV files."""
 
-    Attributes
-    ----------
-    separator
-        Comma, semicolon or tab: the one that the header has most of.
-    headings
-        Names as the header has them, without spaces around them.
-    line_ends
-        How the lines of each file end.
-    has_open_ends
-        Whether some line seems to end in an empty cell.
-    """
-
-    separator: str
-    headings: tuple[str, ...]
-    line_ends: tuple[str, ...]
-    has_open_ends: bool
+    separator: str  # comma, semicolon or tab: the most frequent in the header
+    headings: tuple[str, ...]  # without spaces around them
+    line_ends: tuple[str, ...]  # of each file
+    has_open_ends: bool  # whether some line seems to end in an empty cell
 
     @property
     def names(self) -> list[str]:
@@ -54,7 +42,7 @@ class Layout:
 
 
 def layout_of(files: Sequence[File]) -> Layout:
-    """Return what the headers say; refuse different ones, and what is not text in UTF-8."""
+    """Return the format; refuse files with different headers, or not in UTF-8."""
     found: list[tuple[str, tuple[str, ...], str]] = []
     open_ends = False
     for file in files:
@@ -141,7 +129,7 @@ def _check_utf8(file: File, separator: str) -> bool:
     try:
         with open_bytes(file) as raw:
             while block := raw.read(BLOCK):
-                # most text is ASCII, and that is seen ten times as fast as it is decoded
+                # most text is ASCII; checking for that is ten times as fast as decoding
                 if pending or not block.isascii():
                     decoder.decode(block)
                     pending = bool(decoder.getstate()[0])
@@ -193,7 +181,7 @@ def refuse_malformed(files: Sequence[File], layout: Layout) -> None:
 
 
 def refuse_surplus(files: Sequence[File], layout: Layout) -> None:
-    """Refuse rows with a value too many that is empty: DuckDB does not count it."""
+    """Refuse rows with an empty value too many, which DuckDB does not count."""
     if not layout.has_open_ends:
         return
     wider = dataclasses.replace(layout, headings=(*layout.headings, "one more"))

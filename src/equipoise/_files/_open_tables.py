@@ -1,8 +1,8 @@
 """Tables in files, CSV or Parquet, one or many, opened by an engine without reading them.
 
-Every engine sees the same: the columns of a CSV file are text, and beside each column that must
-hold numbers stands one with those numbers, empty where the text is none. What an engine says of a
-file that it cannot read comes out as a ValueError that names the file.
+Every engine sees the same table: the columns of a CSV file are text, and each column that must hold
+numbers has a second one with the numbers, empty where the text is not a number. An engine's own
+errors become a ValueError that names the file.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -29,7 +28,7 @@ from equipoise._files._csv import (
     scan,
 )
 from equipoise._files._duckdb import connected, identifier, listed, quoted
-from equipoise._files._paths import File, Files, found, is_path
+from equipoise._files._paths import File, Files, found, is_path, temporary_folder
 from equipoise._inputs import need
 
 ENGINES = ("duckdb", "polars", "spark")
@@ -37,44 +36,26 @@ ENGINES = ("duckdb", "polars", "spark")
 
 @dataclasses.dataclass(frozen=True)
 class Opened:
-    """A table that an engine is ready to read.
+    """A table that an engine is ready to read."""
 
-    Attributes
-    ----------
-    frame
-        A narwhals frame, eager or lazy.
-    name
-        How messages call it.
-    is_file, is_text
-        Whether it is made of files, and whether those are CSV.
-    rows
-        Number of rows, where that is known without reading them.
-    """
-
-    frame: Any
-    name: str
+    frame: Any  # a narwhals frame, eager or lazy
+    name: str  # in messages
     is_file: bool = False
-    is_text: bool = False
-    rows: int | None = None
+    is_text: bool = False  # whether its files are CSV
+    rows: int | None = None  # where the number is known without reading them
 
 
 def number(name: str) -> str:
-    """Return the name of the column with the numbers of a column of text."""
+    """Return the name of the column that holds the numbers of a text column."""
     return f"{name} as a number"
 
 
 @contextlib.contextmanager
 def opened(data: Any, engine: str = "duckdb", numbers: Sequence[str] = ()) -> Iterator[Opened]:
-    """Open a frame that narwhals takes, or a path, glob, folder, list of paths or `-`.
+    """Open a frame that narwhals takes, or a path, pattern, folder, list of paths or `-`.
 
-    Parameters
-    ----------
-    data
-        The table. Files are read by `engine`, frames by their own.
-    engine
-        "duckdb", "polars" or "spark".
-    numbers
-        Columns whose text, in a CSV file, must be numbers.
+    Files are read by `engine`, frames by their own. `numbers` are the columns that must hold
+    numbers.
     """
     if engine not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}")
@@ -106,7 +87,7 @@ def opened(data: Any, engine: str = "duckdb", numbers: Sequence[str] = ()) -> It
 def reading(name: str, files: Files | None = None, layout: Layout | None = None) -> Iterator[None]:
     """Turn an engine's own exceptions into a ValueError of one line that names the table.
 
-    What is wrong with a CSV file, and in which line, is found by looking at it once more.
+    A CSV file is read once more to find its mistake and the line.
     """
     try:
         yield
@@ -222,15 +203,11 @@ def _polars(files: Files, text: _Text | None, stack: contextlib.ExitStack) -> An
     pl = need("polars", "polars", "1.30", what="engine 'polars'")
     paths = [file.path for file in files.each]
     if text is not None:
-        # taken apart by DuckDB, so that all engines see the same cells
-        paths = [str(_temporary(stack) / "table.parquet")]
+        # parsed by DuckDB, so that all engines see the same cells
+        paths = [str(temporary_folder(stack) / "table.parquet")]
         with connected() as connection:
             connection.execute(f"COPY ({text.query(files)}) TO {quoted(paths[0])} (FORMAT parquet)")
     return pl.scan_parquet(paths, hive_partitioning=False, glob=False)
-
-
-def _temporary(stack: contextlib.ExitStack) -> Path:
-    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="equipoise-")))
 
 
 def _spark(files: Files, text: _Text | None, stack: contextlib.ExitStack) -> Any:
@@ -265,7 +242,7 @@ def _spark(files: Files, text: _Text | None, stack: contextlib.ExitStack) -> Any
 def _decompressed(file: File, stack: contextlib.ExitStack) -> Path:
     if not file.compression:
         return Path(file.path).resolve()
-    path = _temporary(stack) / "table.csv"
+    path = temporary_folder(stack) / "table.csv"
     with open_bytes(file) as packed, path.open("wb") as plain:
         shutil.copyfileobj(packed, plain, 1 << 20)
     return path

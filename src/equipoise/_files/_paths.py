@@ -36,7 +36,8 @@ class File:
     @property
     def compression(self) -> str:
         """Ending of a compressed file, else empty."""
-        return compression(self.path)
+        ending = Path(self.path).suffix.lower()
+        return ending if ending in COMPRESSED else ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,12 +61,6 @@ def is_path(data: Any) -> bool:
     return isinstance(data, str | os.PathLike)
 
 
-def compression(path: str) -> str:
-    """Return the ending of a compressed file, else an empty text."""
-    ending = Path(path).suffix.lower()
-    return ending if ending in COMPRESSED else ""
-
-
 def is_parquet(path: str | os.PathLike[str]) -> bool:
     """Say whether the ending is that of a Parquet file."""
     return Path(path).suffix.lower() in PARQUET
@@ -73,19 +68,20 @@ def is_parquet(path: str | os.PathLike[str]) -> bool:
 
 def is_csv(path: str | os.PathLike[str]) -> bool:
     """Say whether the ending is that of a CSV file, compressed or not."""
-    plain = Path(path)
-    return (plain.with_suffix("") if compression(str(plain)) else plain).suffix.lower() in CSV
+    whole = Path(path)
+    packed = whole.suffix.lower() in COMPRESSED
+    return (whole.with_suffix("") if packed else whole).suffix.lower() in CSV
 
 
 def check_ending(out: str | os.PathLike[str]) -> None:
-    """Refuse a name that no table could be written to."""
+    """Refuse a name whose ending is of no format that tables are written in."""
     if not is_parquet(out) and Path(out).suffix.lower() != ".csv":
         raise ValueError(f"{os.fspath(out)} ends in neither .csv nor .parquet")
 
 
 @contextlib.contextmanager
 def found(data: Any) -> Iterator[Files]:
-    """Find the files; standard input is kept in a temporary file meanwhile."""
+    """Find the files; standard input is copied to a temporary file."""
     with contextlib.ExitStack() as stack:
         each: list[File] = []
         for one in data if isinstance(data, list | tuple) else [data]:
@@ -94,15 +90,19 @@ def found(data: Any) -> Iterator[Files]:
         yield Files(each, _all_text(each))
 
 
+def temporary_folder(stack: contextlib.ExitStack) -> Path:
+    """Make a folder that is removed when the stack closes."""
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="equipoise-")))
+
+
 def _spooled(stack: contextlib.ExitStack) -> File:
-    """Copy standard input to a file, whose ending says what its first bytes do."""
+    """Copy standard input to a file, whose ending follows from the first bytes."""
     source = sys.stdin.buffer
     head = source.read(4)
     if not head:
         raise ValueError(f"{STDIN} is empty; send it a CSV or Parquet file")
     ending = next((e for magic, e in _MAGIC.items() if head.startswith(magic)), ".csv")
-    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="equipoise-"))
-    path = Path(folder) / f"stdin{ending}"
+    path = temporary_folder(stack) / f"stdin{ending}"
     with path.open("wb") as file:
         file.write(head)
         shutil.copyfileobj(source, file, 1 << 20)
@@ -110,16 +110,15 @@ def _spooled(stack: contextlib.ExitStack) -> File:
 
 
 def _paths(text: str) -> list[str]:
-    if "://" in text or Path(text).is_file():  # whatever signs its name has
-        return [text]
-    if Path(text).is_dir():
-        inside = sorted(p for p in Path(text).rglob("*") if _is_data(p, Path(text)))
+    path = Path(text)
+    if path.is_dir():
+        inside = sorted(p for p in path.rglob("*") if _is_data(p, path))
         if not inside:
             raise FileNotFoundError(
                 f"the folder {text} has no files ending in {', '.join(PARQUET + CSV)}"
             )
         return [str(p) for p in inside]
-    if Path(text).exists():  # a pipe or a device
+    if "://" in text or path.exists():  # even if its name has the signs of a pattern
         return [text]
     if not glob.has_magic(text):
         raise FileNotFoundError(f"there is no file or folder {text}")
@@ -131,7 +130,7 @@ def _paths(text: str) -> list[str]:
 
 
 def _is_data(path: Path, folder: Path) -> bool:
-    # Spark and others keep notes in files and folders that begin like this
+    # Spark and others keep metadata in files and folders with such names
     hidden = any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
     return not hidden and (is_parquet(path) or is_csv(path)) and path.is_file()
 

@@ -19,40 +19,36 @@ Texts = tuple[str | None, ...]
 
 
 class Faults:
-    """Counts what is wrong with rows, so that the message can say how often and where."""
+    """The first kind of mistake found in rows, and the number of rows that have it."""
 
     def __init__(self) -> None:
-        self._found: dict[str, tuple[tuple[str, str, str], list[int]]] = {}
-        self._count: dict[str, int] = {}
+        self._kind = self._problem = self._remedy = ""
+        self._rows: list[int] = []
+        self._count = 0
 
     def __bool__(self) -> bool:
         return bool(self._count)
 
     def add(
-        self,
-        bad: NDArray[np.bool_],
-        start: int,
-        kind: str,
-        first: str = "",
-        remedy: str = "",
-        option: str = "",
+        self, bad: NDArray[np.bool_], start: int, kind: str, first: str = "", remedy: str = ""
     ) -> None:
-        """Note rows with a fault; `first` describes the first of its kind."""
+        """Count rows with a mistake; `first` describes the first of its kind."""
         rows = np.flatnonzero(bad)
-        if not len(rows):
+        if not len(rows) or (self._count and kind != self._kind):
             return
-        _, shown = self._found.setdefault(kind, ((f"{kind}{first}", remedy, option), []))
-        shown += (start + rows[: 3 - len(shown)]).tolist()
-        self._count[kind] = self._count.get(kind, 0) + len(rows)
+        if not self._count:
+            self._kind, self._problem, self._remedy = kind, f"{kind}{first}", remedy
+        self._rows += (start + rows[: 3 - len(self._rows)]).tolist()
+        self._count += len(rows)
 
     def check(self) -> None:
-        """Raise if there are any."""
-        for kind, ((what, remedy, option), rows) in self._found.items():
-            count = self._count[kind]
-            more = ", ..." if count > len(rows) else ""
-            where = f"row{'s' * (count > 1)} {', '.join(map(str, rows))}{more}"
+        """Raise if rows have a mistake."""
+        if self._count:
+            more = ", ..." if self._count > len(self._rows) else ""
+            where = f"row{'s' * (self._count > 1)} {', '.join(map(str, self._rows))}{more}"
             raise InputError(
-                f"{what} in {counted(count, 'row')} ({where}, counted from 0)", remedy, option
+                f"{self._problem} in {counted(self._count, 'row')} ({where}, counted from 0)",
+                self._remedy,
             )
 
 
@@ -66,7 +62,7 @@ def texts(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 def distinct(
     batch: pa.RecordBatch, names: Sequence[str], *, is_text: bool
 ) -> tuple[Codes, list[Texts]]:
-    """Return for each row the position of its values in a list of distinct ones, in text form."""
+    """Return each row's place in a list of distinct values, and that list, as text."""
     codes = np.zeros(len(batch), np.int64)
     columns: list[list[str | None]] = []
     for name in names:
@@ -95,7 +91,7 @@ def distinct(
 def probabilities(
     batch: pa.RecordBatch, names: Sequence[str], start: int, faults: Faults
 ) -> Floats:
-    """Return the probabilities (n,) of one column, or (n, K) of several; note faulty rows."""
+    """Return the probabilities (n,) of one column, or (n, K) of several; count faulty rows."""
     columns = [_numbers(batch.column(name), name, start) for name in names]
     for bad, kind, first, remedy in probability_faults(columns, names):
         faults.add(bad, start, kind, first, remedy)

@@ -1,4 +1,4 @@
-"""Tables written to CSV or Parquet by the ending of their name, whole or not at all."""
+"""Tables written as CSV or Parquet, by the file's ending, whole or not at all."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def _lines(columns: Sequence[pa.Array]) -> pa.Buffer:
     lines = pc.binary_join_element_wise(
         *cells, last, _COMMA, null_handling="replace", null_replacement=""
     )
-    # the characters of an array of text stand one after the other
+    # an array of text keeps all its characters in one buffer
     size = pc.sum(pc.binary_length(lines)).as_py()
     return lines.buffers()[2].slice(0, size)
 
 
 def _text(column: pa.Array) -> pa.Array:
-    """Return values as text that reads back as they were."""
+    """Return values as text that is read back as the same values."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     try:

@@ -19,10 +19,16 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from equipoise._inputs import check_weights, encode, refuse_missing, split_columns
+from equipoise._inputs import check_weights, encode, recode, refuse_missing, split_columns
 from equipoise.calibration._group_calibrator import GroupCalibrator, check_policy, encode_members
 from equipoise.calibration._methods import METHODS
-from equipoise.calibration._out_of_fold import SCORES, check_scores, class_scores, out_of_fold
+from equipoise.calibration._out_of_fold import (
+    SCORES,
+    check_scores,
+    class_scores,
+    folds_of,
+    out_of_fold,
+)
 from equipoise.calibration._saving import SavedAsJson
 from equipoise.calibration._temperatures import Temperature, temperatures_of
 
@@ -59,7 +65,7 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
     sensitive_columns
         Name or names of the columns of X that hold the group, instead of `sensitive_features`. Use
         it inside cross-validation, where each fold needs the groups of its own rows. The estimator
-        gets X with these columns: let a pipeline drop or encode them.
+        also gets these columns: let a pipeline drop or encode them.
     unseen_group
         What `predict_proba` does with a row whose group was not in the fitting data, is missing,
         or is not passed at all: "error"; "global" takes the common calibrator; "mixture" averages
@@ -123,7 +129,7 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
         self.shrinkage = shrinkage
         self.n_jobs = n_jobs
 
-    # --- scikit-learn's contract ---
+    # --- the scikit-learn interface ---
 
     def __sklearn_tags__(self) -> Any:
         """Return the tags of the estimator's input."""
@@ -191,28 +197,18 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
         refuse_missing(encode(y, "y")[0], "y")
         check_classification_targets(y)
         self.classes_, codes = self._encoded(y, frozen=frozen)
-        members, groups = None, list[Hashable]()
-        if columns is not None:
-            members, groups = encode_members(columns, len(y))
-        weight = None
-        if sample_weight is not None:
-            weight = check_weights(column_or_1d(sample_weight), len(y))
+        members, groups = encode_members(columns, len(y))
+        # scikit-learn's contract wants a ValueError for weights of two columns
+        weight = None if sample_weight is None else column_or_1d(sample_weight)
+        weight = check_weights(weight, len(y))
         passed = self._routed("fit", sensitive_features=sensitive_features, sample_weight=weight)
         if frozen:
             self.estimator_ = self.estimator
             scores = class_scores(self.estimator_, X, self.classes_, passed)
         else:
-            scores = out_of_fold(
-                self.estimator,
-                X,
-                y,
-                classes=self.classes_,
-                codes=codes,
-                members=np.zeros(len(y), np.int64) if members is None else members,
-                cv=self.cv,
-                params=passed,
-                n_jobs=self.n_jobs,
-            )
+            places = np.zeros_like(codes) if members is None else members
+            folds = folds_of(self.cv, X, y, codes, places, self.classes_)
+            scores = out_of_fold(self.estimator, X, y, folds, self.classes_, passed, self.n_jobs)
             self.estimator_ = clone(self.estimator).fit(X, y, **passed.fit)
         fitted = GroupCalibrator.fit(
             scores,
@@ -228,7 +224,7 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
         return self
 
     def _keep(self, fitted: GroupCalibrator) -> None:
-        """Take over what was fitted."""
+        """Set the fitted attributes."""
         self.groups_ = list(fitted.own)
         self.calibrator_, self.calibrators_ = fitted.common, fitted.own
         self.trust_, self.shares_ = fitted.trust, fitted.shares
@@ -238,7 +234,7 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
                 setattr(self, name, getattr(self.estimator_, name))
 
     def _calibrator(self) -> GroupCalibrator:
-        """Return what was fitted, by the attributes that show it."""
+        """Return the calibrator that the fitted attributes describe."""
         return GroupCalibrator(self.calibrator_, self.calibrators_, self.trust_, self.shares_)
 
     def _check_params(self) -> None:
@@ -251,14 +247,12 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
         if frozen:
             check_is_fitted(self.estimator)
             known = np.asarray(self.estimator.classes_)
-            place = {label: k for k, label in enumerate(known.tolist())}
-            unknown = [label for label in classes.tolist() if label not in place]
-            if unknown:
+            codes = recode(codes, classes.tolist(), known.tolist())
+            if (codes < 0).any():
                 raise ValueError(
-                    f"y contains the class {unknown[0]!r}, which the estimator does not know; "
-                    f"it knows {known.tolist()!r}"
+                    f"y contains the class {y.tolist()[np.argmin(codes)]!r}, which the estimator "
+                    f"does not know; it knows {known.tolist()!r}"
                 )
-            codes = np.array([place[label] for label in classes.tolist()])[codes]
             classes = known
         if len(classes) < 2:
             raise ValueError(f"Classifier can't train when only one class is present: {classes!r}")
@@ -325,7 +319,7 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
         path
             The file.
         estimator
-            The fitted classifier, which has to know the saved classes: the file does not hold it.
+            The fitted classifier, with the saved classes; the file does not contain it.
         """
         return super().load(path, estimator=estimator)
 
@@ -333,7 +327,7 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
         params = super()._plain_params()
         del params["estimator"]
         if not isinstance(self.cv, Integral | None):
-            del params["cv"]  # folds matter to a fit only, and a splitter is no plain value
+            del params["cv"]  # a splitter cannot be written as JSON, and matters only to `fit`
         return params
 
     def _restore(self, data: dict[str, Any]) -> None:

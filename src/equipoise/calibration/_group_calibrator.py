@@ -20,20 +20,12 @@ from equipoise._inputs import (
     to_plain,
     warn_caller,
 )
-from equipoise.calibration._methods import (
-    METHODS,
-    Calibrator,
-    Mixture,
-    calibrator_of,
-    shrunk,
-)
+from equipoise.calibration._methods import METHODS, Calibrator, Mixture, calibrator_of, shrunk
 from equipoise.calibration._scores import softmax
-from equipoise.calibration._temperatures import Temperature, group_temperatures, temperatures_of
+from equipoise.calibration._temperatures import Temperature, group_temperatures
 
 Floats = NDArray[np.float64]
 Codes = NDArray[Any]
-
-POLICIES = ("error", "global", "mixture")
 
 
 # --- errors and warnings ---------------------------------------------------------------------
@@ -44,10 +36,8 @@ class UnseenGroupError(InputError):
 
     Attributes
     ----------
-    group
-        The first such group; None where it is missing.
-    rows
-        Number of its rows.
+    group, rows
+        The first such group, None where it is missing, and the number of its rows.
     known
         The groups that have a calibrator.
     """
@@ -73,7 +63,7 @@ class UnseenGroupError(InputError):
 
 
 class CalibrationWarning(InputWarning):
-    """The fit is done, but the rows say too little about some groups."""
+    """The calibrators were fitted, but some groups have too few rows, or too little variety."""
 
 
 class SmallGroupWarning(CalibrationWarning):
@@ -99,9 +89,9 @@ class SmallGroupWarning(CalibrationWarning):
 
 
 class BoundWarning(CalibrationWarning):
-    """Temperatures that reached a bound: the predictions are all right, or mostly wrong.
+    """Temperatures reached a bound: the predictions are all correct, or no better than chance.
 
-    Groups that shrinkage gives a weight of less than one half are not named.
+    A group whose own weight after shrinkage is below one half is not named.
 
     Attributes
     ----------
@@ -120,7 +110,7 @@ class BoundWarning(CalibrationWarning):
         ]
         warning = cls(
             f"the temperature reached its bound for {_listed(whose)}: the predictions there are "
-            "all right, or no better than chance",
+            "all correct, or no better than chance",
             "merge small groups, raise shrinkage= or " + ("widen bounds=" * absolute or "add rows"),
             "merge small groups, raise --shrinkage or add rows",
         )
@@ -133,12 +123,12 @@ def _listed(items: Sequence[str], most: int = 5) -> str:
     return ", ".join(items[:most]) + rest
 
 
-# --- what callers pass -----------------------------------------------------------------------
+# --- checks ----------------------------------------------------------------------------------
 
 
 def check_policy(unseen_group: Any, shrinkage: Any) -> None:
     """Raise unless both parameters have a meaning."""
-    if unseen_group not in POLICIES:
+    if unseen_group not in ("error", "global", "mixture"):
         raise ValueError(
             f"unseen_group must be 'error', 'global' or 'mixture', got {unseen_group!r}"
         )
@@ -148,8 +138,10 @@ def check_policy(unseen_group: Any, shrinkage: Any) -> None:
 
 def encode_members(
     sensitive_features: Any, n: int, *, allow_missing: bool = False
-) -> tuple[Codes, list[Hashable]]:
-    """Encode the groups of n rows."""
+) -> tuple[Codes | None, list[Hashable]]:
+    """Encode the groups of n rows; None and no groups where none are passed."""
+    if sensitive_features is None:
+        return None, []
     codes, groups = encode_groups(sensitive_features, allow_missing=allow_missing)
     if len(codes) != n:
         raise ValueError(
@@ -163,27 +155,13 @@ def encode_members(
 
 @dataclasses.dataclass(frozen=True)
 class GroupCalibrator:
-    """The common calibrator, and that of each group.
-
-    Attributes
-    ----------
-    common
-        Fitted on all rows.
-    own
-        Dict from group to its calibrator, shrunk towards the common one.
-    trust
-        Dict from group to the weight of its own fit; 0 where it has the common calibrator.
-    shares
-        Dict from group to its share of the (weighted) rows.
-    n_iter, converged
-        Passes over the data and whether they sufficed, where temperatures were fitted.
-    """
+    """The common calibrator, fitted on all rows, and that of each group, shrunk towards it."""
 
     common: Calibrator
     own: Mapping[Hashable, Calibrator]
-    trust: dict[Hashable, float]
-    shares: dict[Hashable, float]
-    n_iter: int = 0
+    trust: dict[Hashable, float]  # weight of the group's own fit; 0 if it has the common one
+    shares: dict[Hashable, float]  # the group's share of the (weighted) rows
+    n_iter: int = 0  # passes over the data to find temperatures
     converged: bool = True
 
     @classmethod
@@ -201,26 +179,11 @@ class GroupCalibrator:
         bounds: tuple[float, float] | None = None,
         solver: Literal["exact", "paper"] = "exact",
     ) -> Self:
-        """Fit the common calibrator and one for each group that has the rows for it.
+        """Fit the common calibrator and one for each group that has enough rows.
 
+        Scores are (n, K), codes the classes 0..K-1 of the rows, and members the rows' places among
+        the groups, as `encode_members` returns them; `bounds` and `solver` are for temperatures.
         Warns with `SmallGroupWarning` and `BoundWarning`.
-
-        Parameters
-        ----------
-        scores, codes
-            (n, K), and the classes 0..K-1 of the rows.
-        members, groups
-            The rows' places among the groups, and the groups; None and empty without groups.
-        weight
-            (n,) or None.
-        classes
-            The K labels.
-        method
-            A name of `METHODS`.
-        shrinkage
-            A group's own weight is n / (n + shrinkage), n being the sum of its rows' weights.
-        bounds, solver
-            Of temperatures, see `group_temperatures`.
         """
         rows = np.zeros(0)
         if members is not None:
@@ -261,13 +224,10 @@ class GroupCalibrator:
         )
 
     def slots(self, sensitive_features: Any, n: int, unseen_group: str) -> Codes:
-        """Return each row's place among the groups, -1 where it has none.
-
-        Raises where `unseen_group` is "error" and a row has none, unless there are no groups and
-        none are passed.
-        """
+        """Return each row's place among the groups; -1 if it has none, unless that is an error."""
         known = list(self.own)
-        if sensitive_features is None:
+        codes, values = encode_members(sensitive_features, n, allow_missing=True)
+        if codes is None:
             if unseen_group == "error" and known:
                 raise InputError(
                     "sensitive_features were not passed, so no row has a group",
@@ -275,7 +235,6 @@ class GroupCalibrator:
                     "pass --group, or --unseen-group global or mixture",
                 )
             return np.full(n, -1)
-        codes, values = encode_members(sensitive_features, n, allow_missing=True)
         slots = recode(codes, values, known)
         unseen = slots < 0
         if unseen_group == "error" and unseen.any():
@@ -287,9 +246,9 @@ class GroupCalibrator:
     def apply(self, scores: NDArray[Any], slots: Codes, unseen_group: str = "global") -> Floats:
         """Return probabilities (n, K) of scores (n, K); a slot of -1 falls under the policy."""
         calibrators: list[Calibrator] = [*self.own.values(), self.common]
-        temperatures = temperatures_of(dict(enumerate(calibrators)))
-        if len(temperatures) == len(calibrators):  # all rows at once, which is quicker
-            prob = softmax(scores, np.array([*temperatures.values()])[slots][:, None])
+        temperatures = [c.temperature for c in calibrators if isinstance(c, Temperature)]
+        if len(temperatures) == len(calibrators):  # all rows at once, which is faster
+            prob = softmax(scores, np.array(temperatures)[slots][:, None])
         else:
             prob = np.empty(scores.shape)
             for slot in np.unique(slots):
@@ -351,18 +310,17 @@ def _reasons(
 ) -> dict[Hashable, str]:
     """Return why groups cannot have a calibrator of their own; raise if none can be fitted."""
     chosen, size = METHODS[method], len(classes)
-    counts = np.zeros((len(groups), size), np.int64)
-    if members is not None:
-        cell = members.astype(np.int64) * size + codes
-        cell = cell if weight is None else cell[weight > 0]
-        counts = np.bincount(cell, minlength=counts.size).reshape(counts.shape)
-    if chosen.every_class:
-        seen = np.bincount(codes if weight is None else codes[weight > 0], minlength=size)
-        if not seen.all():
-            raise ValueError(
-                f"class {classes[int(np.argmin(seen))]!r} has no rows, and method={method!r} needs "
-                "every class; pass rows of it, or use 'temperature'"
-            )
+    used = slice(None) if weight is None else weight > 0
+    seen = np.bincount(codes[used], minlength=size)
+    if chosen.every_class and not seen.all():
+        raise ValueError(
+            f"class {classes[int(np.argmin(seen))]!r} has no rows, and method={method!r} needs "
+            "every class; pass rows of it, or use 'temperature'"
+        )
+    if members is None:
+        return {}
+    cells = members[used].astype(np.int64) * size + codes[used]
+    counts = np.bincount(cells, minlength=len(groups) * size).reshape(-1, size)
     reasons: dict[Hashable, str] = {}
     for group, count in zip(groups, counts.tolist(), strict=True):
         rows, absent = sum(count), [k for k, n in zip(classes, count, strict=True) if not n]

@@ -32,31 +32,19 @@ Codes = NDArray[Any]
 class Method:
     """A row of `METHODS`.
 
-    Attributes
-    ----------
-    fit
-        ``fit(scores, codes, weight) -> Calibrator``, weight being (n,).
-    least_rows
-        Rows below which a group is not fitted on its own: ten for each parameter of two classes,
-        and 100 where there can be as many parameters as rows.
-    every_class
-        Whether rows of every class are needed; two classes otherwise.
-    keeps_predictions
-        Whether the largest score always gets the largest probability.
+    `least_rows`, below which a group is not fitted on its own, is ten for each parameter of two
+    classes, and 100 where there can be as many parameters as rows.
     """
 
     fit: Callable[[Floats, Codes, Floats], Temperature | OneVsRest | Vector]
     least_rows: int = 0
-    every_class: bool = True
-    keeps_predictions: bool = False
+    every_class: bool = True  # whether a group needs rows of every class, or of any two
+    keeps_predictions: bool = False  # whether the largest score gets the largest probability
 
 
 def _size(values: Floats, weight: Floats) -> float:
     """Return the root mean square, or 1 where all values are zero."""
-    largest = float(np.abs(values[weight > 0]).max())
-    if largest == 0.0:
-        return 1.0
-    return largest * float(np.sqrt(np.average((values / largest) ** 2, weights=weight)))
+    return float(np.sqrt(np.average(values**2, weights=weight))) or 1.0
 
 
 def _minimise(loss: Callable[[Floats], Any], start: Floats, bounds: Any) -> Floats:
@@ -272,17 +260,16 @@ class Mixture:
         """Return probabilities (n, K) of scores (n, K)."""
         parts = zip(self.weights, self.calibrators, strict=True)
         total = sum(weight * calibrator.apply(scores) for weight, calibrator in parts)
-        return np.minimum(total, 1.0)  # which a rounding may exceed
+        return np.minimum(total, 1.0)  # rounding may exceed it
 
 
 Calibrator = Temperature | OneVsRest | Vector | Mixture
 
 
 def shrunk(own: Calibrator, common: Calibrator, trust: float) -> Calibrator:
-    """Return a calibrator between a group's own and the common one, the weight of which is trust.
+    """Average a group's own calibrator, whose weight is `trust`, with the common one.
 
-    Temperatures are averaged by their logarithm, which keeps predictions; of other methods the
-    probabilities are averaged.
+    Of temperatures the logarithms are averaged, which keeps predictions; else the probabilities.
     """
     if trust in (0.0, 1.0):
         return own if trust else common
@@ -304,9 +291,9 @@ CURVES = _by_fields(Sigmoid, Beta, Steps)
 
 
 def calibrator_of(plain: dict[str, Any], n_classes: int) -> Any:
-    """Undo `dataclasses.asdict` of a calibrator, beside whose fields there may be others.
+    """Undo `dataclasses.asdict` of a calibrator; other keys of the dict are ignored.
 
-    Raises ValueError unless it is a calibrator of so many classes.
+    Raises ValueError unless it is a calibrator of `n_classes`.
     """
     names = frozenset().union(*CALIBRATORS)
     calibrator = _rebuilt({name: value for name, value in plain.items() if name in names})
@@ -320,9 +307,7 @@ def _rebuilt(plain: Any) -> Any:
     if isinstance(plain, dict):
         kind = (CALIBRATORS | CURVES).get(frozenset(plain))
         if kind is None:
-            raise ValueError(
-                f"no calibrator has the fields {', '.join(map(str, plain)) or '(none)'}"
-            )
+            raise ValueError(f"no calibrator has the fields {', '.join(plain) or '(none)'}")
         return kind(**{name: _rebuilt(value) for name, value in plain.items()})
     if isinstance(plain, list | tuple):
         return tuple(map(_rebuilt, plain))

@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
+from equipoise._inputs import recode
 from equipoise.calibration._scores import scores_of
 
 Floats = NDArray[np.float64]
@@ -29,7 +30,7 @@ SCORES = ("decision_function", "predict_proba")
 
 
 def check_scores(estimator: Any) -> None:
-    """Raise if an estimator has no scores; some have their methods only once fitted."""
+    """Raise if an estimator has no scores; some have the methods only after `fit`."""
     if not any(hasattr(estimator, name) or hasattr(type(estimator), name) for name in SCORES):
         raise TypeError(
             f"{type(estimator).__name__} has neither decision_function nor predict_proba; "
@@ -65,17 +66,14 @@ def class_scores(
     if not finite.all():
         row = int(np.argmin(finite))
         raise ValueError(f"{name}, row {row}: {scores[row].tolist()} is not finite")
-    own = np.asarray(getattr(fitted, "classes_", classes))
-    if np.array_equal(own, classes):
-        return scores
-    place = {label: k for k, label in enumerate(own.tolist())}
-    missing = [label for label in classes.tolist() if label not in place]
-    if missing:
+    own, wanted = np.asarray(getattr(fitted, "classes_", classes)).tolist(), classes.tolist()
+    place = recode(np.arange(count), wanted, own)
+    if (place < 0).any():
         raise ValueError(
-            f"{type(fitted).__name__} was fitted with the class {missing[0]!r}, but its classes_ "
-            f"are {own.tolist()!r}"
+            f"{type(fitted).__name__} was fitted with the class {wanted[np.argmin(place)]!r}, but "
+            f"its classes_ are {own!r}"
         )
-    return np.ascontiguousarray(scores[:, [place[label] for label in classes.tolist()]])
+    return np.ascontiguousarray(scores[:, place])
 
 
 def _one_vs_one(fitted: Any) -> bool:
@@ -102,8 +100,8 @@ def stratified_folds(codes: Ints, members: Ints, n_folds: int) -> list[Fold]:
     n = len(codes)
     order = np.lexsort((members, codes))
     cell = codes[order] * (int(members.max()) + 1) + members[order]
-    # rows sorted by label and group are dealt like cards; then the rows of a cell that go to the
-    # same fold are made neighbours, as near-duplicates often are
+    # rows sorted by label and group are dealt like cards; then neighbours within a cell, often
+    # near-duplicates, are put into the same fold
     dealt = np.arange(n) % n_folds
     fold = np.empty(n, np.int64)
     fold[order] = dealt[np.lexsort((dealt, cell))]
@@ -111,19 +109,21 @@ def stratified_folds(codes: Ints, members: Ints, n_folds: int) -> list[Fold]:
     return [(rows[fold != k], rows[fold == k]) for k in range(min(n, n_folds))]
 
 
-def _folds(cv: Any, X: Any, y: NDArray[Any], codes: Ints, members: Ints) -> list[Fold]:
-    if cv is None or isinstance(cv, Integral):
-        count = 5 if cv is None else int(cv)
-        if count < 2:
+def folds_of(
+    cv: Any, X: Any, y: NDArray[Any], codes: Ints, members: Ints, classes: NDArray[Any]
+) -> list[Fold]:
+    """Return the folds, each row in one test fold and every class in every training part.
+
+    `codes` and `members` are each row's place among the classes and groups.
+    """
+    cv = 5 if cv is None else cv
+    if isinstance(cv, Integral):
+        if cv < 2:
             raise ValueError(f"cv must be at least 2 folds, got {cv!r}")
-        return stratified_folds(codes, members, count)
-    return [
-        (np.asarray(train), np.asarray(test))
-        for train, test in check_cv(cv, y, classifier=True).split(X, y)
-    ]
-
-
-def _check_folds(folds: Sequence[Fold], codes: Ints, classes: NDArray[Any]) -> None:
+        folds = stratified_folds(codes, members, int(cv))
+    else:
+        split = check_cv(cv, y, classifier=True).split(X, y)
+        folds = [(np.asarray(train), np.asarray(test)) for train, test in split]
     tested = np.zeros(len(codes), np.int64)
     for number, (train, test) in enumerate(folds):
         np.add.at(tested, test, 1)
@@ -140,6 +140,7 @@ def _check_folds(folds: Sequence[Fold], codes: Ints, classes: NDArray[Any]) -> N
         raise ValueError(
             f"cv has row {row} in {tested[row]} test folds; every row has to be in one"
         )
+    return folds
 
 
 def _take(values: Any, rows: NDArray[Any]) -> Any:
@@ -171,35 +172,15 @@ def out_of_fold(
     estimator: Any,
     X: Any,
     y: NDArray[Any],
-    *,
+    folds: Sequence[Fold],
     classes: NDArray[Any],
-    codes: Ints,
-    members: Ints,
-    cv: Any,
     params: Mapping[str, Mapping[str, Any]],
-    n_jobs: int | None = None,
+    n_jobs: int | None,
 ) -> Floats:
     """Return logits (n, K) of each row from a clone that was fitted on the other folds.
 
-    Parameters
-    ----------
-    estimator
-        The classifier; its clones are fitted.
-    X, y
-        All rows.
-    classes, codes
-        The labels in order, and the place of each row's label among them.
-    members
-        (n,) groups 0..G-1 of the rows.
-    cv
-        Number of folds (None: 5), a splitter, or an iterable of (train, test) rows.
-    params
-        What to pass to "fit", "decision_function" and "predict_proba", a value per row.
-    n_jobs
-        Number of folds fitted in parallel.
+    `params` holds what to pass to each method of the estimator, a value per row.
     """
-    folds = _folds(cv, X, y, codes, members)
-    _check_folds(folds, codes, classes)
     parts = Parallel(n_jobs=n_jobs)(
         delayed(_fold_scores)(estimator, X, y, fold, classes, params) for fold in folds
     )

@@ -1,7 +1,7 @@
-"""The paper's recipe for temperatures: a few small steps of Adam, until the ECE rises.
+"""The paper's recipe for temperatures: small steps of Adam, until the ECE rises.
 
-With its rate of 1e-4 and at most 500 steps a temperature stays within 0.95 and 1.05, whatever its
-optimum; that is why it changes so little. Kept for comparison.
+With a rate of 1e-4 and at most 500 steps, a temperature stays between 0.95 and 1.05, whatever its
+optimum. Kept for comparison.
 """
 
 from __future__ import annotations
@@ -23,16 +23,8 @@ def paper_temperatures(
 ) -> tuple[Floats, int, bool]:
     """Return the temperatures (config, group), the steps taken, and whether all have stopped.
 
-    Parameters
-    ----------
-    problem
-        The cross entropy of the rows, one cell per configuration and group.
-    ece
-        Takes temperatures (config, group) and returns the ECE (config,) of the same rows.
-    total
-        Number (or weight) of the rows of a configuration.
-    configs
-        Number of configurations; each stops by itself.
+    The problem has a cell per configuration and group. `ece` takes temperatures (config, group) and
+    returns the ECE (config,); `total` is the number (or weight) of a configuration's rows.
     """
     t = np.ones((configs, problem.size // configs))
     first, second = np.zeros_like(t), np.zeros_like(t)

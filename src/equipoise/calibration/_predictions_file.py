@@ -1,4 +1,4 @@
-"""Temperatures for files of predictions: fitted to one, saved with its columns, applied to any."""
+"""Temperatures for files of predictions: fitted, saved with the columns' names, and applied."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import json
 import os
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,7 +24,8 @@ from equipoise._files import (
     replace_file,
     write_batches,
 )
-from equipoise._inputs import InputError, column_labels, shown, text_of, typed
+from equipoise._inputs import InputError, column_labels, counted, shown, text_of, typed
+from equipoise.calibration._group_calibrator import UnseenGroupError
 from equipoise.calibration._temperature_scaling import GroupTemperatureScaling
 from equipoise.metrics import AuditTable
 
@@ -43,11 +45,11 @@ class FileCalibration:
     scaling
         The temperatures.
     prob, group
-        Columns they were fitted to; empty if they were saved by `GroupTemperatureScaling.save`.
+        Names of the columns; empty if the file was written by `GroupTemperatureScaling.save`.
     label
         Column with the label, where it is known.
     before, after
-        Sums of the rows they were fitted to, uncalibrated and calibrated; None once loaded.
+        Audit tables of the fitting data, uncalibrated and calibrated; None after `load`.
 
     Examples
     --------
@@ -101,21 +103,23 @@ class FileCalibration:
         prob, group = _names(prob), _names(group)
         with reader(data) as files:
             files.check(label, *prob, *group)
-            rows = _Rows.read(files, label, prob, group, labels, positive)
+            p, y, members, present = _rows(files, label, prob, group)
+        own = column_labels(
+            present,
+            max(2, len(prob)),
+            columns=prob,
+            labels=labels,
+            positive=positive,
+            name=f"column {label!r}",
+        )
         scaling = GroupTemperatureScaling(
             unseen_group=unseen_group, shrinkage=shrinkage, from_proba=True
         )
-        scaling.fit(rows.prob, rows.y, sensitive_features=rows.group, labels=rows.labels)
-        calibrated = scaling.predict_proba(rows.prob, sensitive_features=rows.group)
+        calibrated = scaling.fit_predict_proba(p, y, sensitive_features=members, labels=own)
+        blocks = ("bins", "rates", "labels")
         before, after = (
-            AuditTable.from_arrays(
-                rows.y,
-                p,
-                sensitive_features=rows.group,
-                labels=rows.labels,
-                blocks=("bins", "rates", "labels"),
-            )
-            for p in (rows.prob, calibrated)
+            AuditTable.from_arrays(y, q, sensitive_features=members, labels=own, blocks=blocks)
+            for q in (p, calibrated)
         )
         return cls(scaling, prob, group, label, before, after)
 
@@ -135,14 +139,12 @@ class FileCalibration:
             prob, group = named["prob"], named["group"]
             for names in (prob, group):
                 if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
-                    raise ValueError(f"{names!r} are no names of columns")
+                    raise ValueError(f"{names!r} is not a list of column names")
             if not scaling.temperatures_ or abs(sum(scaling.shares_.values()) - 1.0) > 1e-6:
                 raise ValueError("the shares of its groups do not add up to 1")
-            if scaling.classes_.ndim != 1 or len(scaling.classes_) < 2:
-                raise ValueError("it has fewer than two classes")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(
-                f"{os.fspath(path)} is no file of temperatures, or damaged: {error}"
+                f"{os.fspath(path)} is not a file of temperatures, or is damaged: {error}"
             ) from None
         return cls(scaling, tuple(prob), tuple(group), named.get("label"))
 
@@ -166,11 +168,11 @@ class FileCalibration:
             File to write, .csv or .parquet: all columns, then ``calibrated_P`` for each column P of
             probabilities.
         prob, group
-            Columns, where they are named differently from those fitted to.
+            Columns, where their names differ from those of the fitting data.
         unseen_group
-            What to do with a row whose group has no temperature; by default as fitted.
+            What to do with a row whose group has no temperature; by default as saved.
         replace
-            Write in the place of the columns of probabilities, not beside them.
+            Replace the columns of probabilities instead of adding columns.
         """
         check_ending(out)
         scaling = copy.copy(self.scaling)
@@ -186,14 +188,14 @@ class FileCalibration:
         size = len(scaling.classes_)
         if len(own) != size and (len(own), size) != (1, 2):
             raise ValueError(
-                f"the temperatures are of {size} classes "
+                f"the temperatures were fitted for {size} classes "
                 f"({', '.join(map(shown, scaling.classes_.tolist()))}), but there are {len(own)} "
                 f"columns of probabilities: {', '.join(own)}"
             )
         with reader(data) as files:
             members = _names(group) or self.group
             if not group and scaling.unseen_group != "error":
-                # as for a group that is missing in a row
+                # without its column, the group of every row is missing
                 members = members if set(members) <= set(files.names) else ()
             elif not members:
                 raise InputError(
@@ -203,7 +205,7 @@ class FileCalibration:
                 )
             stream = _Stream(files, scaling, own, members, replace=replace)
             write_batches(out, stream.schema, stream.batches())
-        return Applied(stream.rows, stream.unseen)
+        return Applied(stream.rows, stream.unseen.total())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,85 +225,47 @@ def _own(values: Sequence[Hashable], codes: NDArray[np.int64]) -> NDArray[Any]:
     return np.fromiter((*values, None), dtype=object)[codes]
 
 
-@dataclasses.dataclass(frozen=True)
-class _Rows:
-    """Rows to fit to: probabilities (n,) or (n, K), labels and groups by their own values."""
-
-    prob: NDArray[np.floating[Any]]
-    y: NDArray[Any]
-    group: NDArray[Any]
-    labels: tuple[Hashable, ...]
-
-    @classmethod
-    def read(
-        cls,
-        files: Reader,
-        label: str,
-        prob: Sequence[str],
-        group: Sequence[str],
-        labels: Sequence[Any] | None,
-        positive: Any,
-    ) -> _Rows:
-        faults, start = Faults(), 0
-        parts: list[NDArray[np.floating[Any]]] = []
-        columns = _Codes((label,)), _Codes(group)
-        for batch in files.batches([label, *prob, *group]):
-            parts.append(probabilities(batch, prob, start, faults))
-            for column in columns:
-                column.add(batch, is_text=files.is_text)
-            start += len(batch)
-        if not start:
-            raise ValueError(f"{files.name} has no rows")
-        faults.check()
-        (present, y), (groups, members) = (column.values() for column in columns)
-        faults.add(y < 0, 0, f"column {label!r} has no label", remedy=_LACKING)
-        faults.add(members < 0, 0, f"column {', '.join(group)} has no group", remedy=_LACKING)
-        faults.check()
-        if len(present) < 2:
-            raise ValueError(
-                f"column {label!r} has only one value, {shown(present[0])!r}; temperatures need "
-                "rows of more than one class"
-            )
-        own = column_labels(
-            present,
-            max(2, len(prob)),
-            columns=prob,
-            labels=labels,
-            positive=positive,
-            name=f"column {label!r}",
+def _rows(
+    files: Reader, label: str, prob: Sequence[str], group: Sequence[str]
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], list[Any]]:
+    """Read the probabilities, labels and groups of all rows, and the distinct labels."""
+    faults, start = Faults(), 0
+    parts, labels, groups = [], [], []
+    for batch in files.batches([label, *prob, *group]):
+        parts.append(probabilities(batch, prob, start, faults))
+        labels.append(distinct(batch, (label,), is_text=files.is_text))
+        groups.append(distinct(batch, group, is_text=files.is_text))
+        start += len(batch)
+    if not start:
+        raise ValueError(f"{files.name} has no rows")
+    faults.check()
+    (present, y), (known, members) = _joined(labels), _joined(groups)
+    faults.add(y < 0, 0, f"column {label!r} has no label", remedy=_LACKING)
+    faults.add(members < 0, 0, f"column {', '.join(group)} has no group", remedy=_LACKING)
+    faults.check()
+    if len(present) < 2:
+        raise ValueError(
+            f"column {label!r} has only one value, {shown(present[0])!r}; temperatures need rows "
+            "of more than one class"
         )
-        return cls(np.concatenate(parts), _own(present, y), _own(groups, members), own)
+    return np.concatenate(parts), _own(present, y), _own(known, members), present
 
 
-class _Codes:
-    """The values of one or several columns, as codes that are added batch by batch."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self.names = names
-        self._index: dict[tuple[str | None, ...], int] = {}
-        self._codes: list[NDArray[np.int64]] = []
-
-    def add(self, batch: pa.RecordBatch, *, is_text: bool) -> None:
-        """Add rows; one with a missing value has the code -1."""
-        index = self._index
-        local, rows = distinct(batch, self.names, is_text=is_text)
-        own = [-1 if None in row else index.setdefault(row, len(index)) for row in rows]
-        self._codes.append(np.array(own)[local])
-
-    def values(self) -> tuple[list[Any], NDArray[np.int64]]:
-        """Return the distinct values in sorted order, tuples of several columns, and the codes."""
-        rows = list(self._index)
-        kinds = [typed({str(row[j]) for row in rows}) for j in range(len(self.names))]
-        keys = [tuple(kind[str(t)] for kind, t in zip(kinds, row, strict=True)) for row in rows]
-        order = sorted(range(len(keys)), key=keys.__getitem__)
-        place = np.full(len(keys) + 1, -1)
-        place[order] = np.arange(len(keys))
-        found = [keys[i] if len(kinds) > 1 else keys[i][0] for i in order]
-        return found, place[np.concatenate(self._codes)]
+def _joined(
+    batches: Sequence[tuple[NDArray[np.int64], Sequence[tuple[str | None, ...]]]],
+) -> tuple[list[Any], NDArray[np.int64]]:
+    """Return the sorted values of batches, and each row's place there; -1 if one is missing."""
+    found = dict.fromkeys(row for _, rows in batches for row in rows if None not in row)
+    kinds = [typed(map(str, set(column))) for column in zip(*found, strict=True)]
+    own = {row: tuple(kind[str(t)] for kind, t in zip(kinds, row, strict=True)) for row in found}
+    place = {row: i for i, row in enumerate(sorted(found, key=own.__getitem__))}
+    codes = [np.array([place.get(row, -1) for row in rows])[local] for local, rows in batches]
+    values = [own[row] if len(kinds) > 1 else own[row][0] for row in place]
+    return values, np.concatenate(codes)
 
 
 class _Stream:
-    """Calibrates batches of files, and counts their rows."""
+    """Calibrates batches of files, and counts their rows and those of each unseen group."""
 
     def __init__(
         self,
@@ -312,86 +276,75 @@ class _Stream:
         *,
         replace: bool,
     ) -> None:
+        import pyarrow as pa
+
         files.check(*prob, *group)
         self.files, self.scaling, self.prob, self.group = files, scaling, prob, group
-        self.replace = replace
-        self.rows = self.unseen = 0
+        self.rows, self.unseen = 0, Counter[Hashable]()
         self._known: list[Any] = list(scaling.temperatures_)
         keys = [tuple(map(text_of, g if isinstance(g, tuple) else (g,))) for g in self._known]
         if group and {len(key) for key in keys} != {len(group)}:
             raise ValueError(
-                f"the temperatures are of {len(keys[0])} group column(s), but {len(group)} are "
-                f"named: {', '.join(group)}"
+                f"the temperatures were fitted with {counted(len(keys[0]), 'group column')}, but "
+                f"{len(group)} are named: {', '.join(group)}"
             )
         self._index = {key: i for i, key in enumerate(keys)}
         if len(self._index) < len(keys):
-            raise ValueError("the file of temperatures has two groups that are written the same")
-        self.schema = self._schema()
+            raise ValueError("the file of temperatures has two groups with the same text")
+        before = files.schema
+        names = list(prob) if replace else [f"calibrated_{name}" for name in prob]
+        if taken := [name for name in names if name in before.names and not replace]:
+            raise InputError(
+                f"{files.name} already has a column {taken[0]!r}",
+                "rename or drop it, or pass replace=True to replace the probabilities",
+                "rename or drop it, or pass --replace to replace the probabilities",
+            )
+        self._at = [
+            before.get_field_index(name) if replace else len(before) + j
+            for j, name in enumerate(names)
+        ]
+        fields = self._put(list(before), [pa.field(name, pa.float64()) for name in names])
+        self.schema = pa.schema(fields, before.metadata)
 
-    def _schema(self) -> pa.Schema:
-        import pyarrow as pa
-
-        schema = self.files.schema
-        for name in self.prob:
-            field = pa.field(name if self.replace else f"calibrated_{name}", pa.float64())
-            if self.replace:
-                schema = schema.set(schema.get_field_index(name), field)
-                continue
-            if field.name in schema.names:
-                raise InputError(
-                    f"{self.files.name} already has a column {field.name!r}",
-                    "rename or drop it, or pass replace=True to replace the probabilities",
-                    "rename or drop it, or pass --replace to replace the probabilities",
-                )
-            schema = schema.append(field)
-        return schema
+    def _put(self, columns: list[Any], added: Sequence[Any]) -> list[Any]:
+        """Put the calibrated columns into their places, which may be behind the last."""
+        for at, column in zip(self._at, added, strict=True):
+            columns[at : at + 1] = [column]
+        return columns
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Give the calibrated batches; raise at the end, having counted, if rows were wrong."""
-        faults = Faults()
+        """Give the calibrated batches; rows that are refused are counted to the end."""
+        import pyarrow as pa
+
+        faults, strict = Faults(), self.scaling.unseen_group == "error"
         for batch in self.files.batches():
             prob = probabilities(batch, self.prob, self.rows, faults)
-            group = self._groups(batch, faults)
+            group = self._groups(batch)
             self.rows += len(batch)
-            if not faults:
+            if not faults and not (strict and self.unseen):
                 own = _own(self._known, group)
                 calibrated = self.scaling.predict_proba(prob, sensitive_features=own)
-                yield self._with(batch, calibrated if prob.ndim == 2 else calibrated[:, 1:])
+                used = calibrated if prob.ndim == 2 else calibrated[:, 1:]
+                added = [pa.array(np.ascontiguousarray(column)) for column in used.T]
+                columns = self._put(list(batch.columns), added)
+                yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
         if not self.rows:
             raise ValueError(f"{self.files.name} has no rows")
         faults.check()
+        if strict and self.unseen:
+            first, count = next(iter(self.unseen.items()))
+            raise UnseenGroupError.of(first, count, self._known)
 
-    def _groups(self, batch: pa.RecordBatch, faults: Faults) -> NDArray[np.int64]:
-        """Return each row's group by its position; -1 if it has no temperature."""
+    def _groups(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
+        """Return each row's place among the known groups; -1 if it has no temperature."""
         if not self.group:
-            self.unseen += len(batch)
+            self.unseen[None] += len(batch)
             return np.full(len(batch), -1)
-        # a group that is called NA is one, if it has a temperature, and else not seen
+        # a group called NA counts as one if it has a temperature
         local, rows = distinct(batch, self.group, is_text=False)
-        codes = np.array([self._index.get(row, -1) for row in rows])[local]
-        unseen = codes < 0
-        self.unseen += int(unseen.sum())
-        if self.scaling.unseen_group == "error" and unseen.any():
-            more = ", ..." * (len(self._known) > 8)
-            known = "; ".join(map(shown, self._known[:8])) + more
-            faults.add(
-                unseen,
-                self.rows,
-                "no temperature was fitted to the group",
-                f" (the first: {shown(rows[local[np.argmax(unseen)]])!r}; known: {known})",
-                "correct it, or pass unseen_group='global' or 'mixture'",
-                "correct it, or pass --unseen-group global or mixture",
-            )
-        return codes
-
-    def _with(self, batch: pa.RecordBatch, values: NDArray[np.float64]) -> pa.RecordBatch:
-        import pyarrow as pa
-
-        columns = list(batch.columns)
-        for name, column in zip(self.prob, values.T, strict=True):
-            added = pa.array(np.ascontiguousarray(column))
-            if self.replace:
-                columns[self.schema.get_field_index(name)] = added
-            else:
-                columns.append(added)
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        codes = np.array([self._index.get(row, -1) for row in rows])
+        for row, code, count in zip(rows, codes, np.bincount(local).tolist(), strict=True):
+            if code < 0:
+                group = row[0] if len(row) == 1 else row
+                self.unseen[None if None in row else group] += count
+        return codes[local]

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class SavedAsJson:
-    """What the estimators share: `to_dict`, `from_dict`, `save` and `load`.
+    """Give an estimator `to_dict`, `from_dict`, `save` and `load`.
 
-    A subclass has `_calibrator`, which returns what was fitted, and `_restore`, which takes it from
-    data.
+    A subclass has `_calibrator`, which returns the fitted calibrator, and `_restore`, which sets it
+    from what `to_dict` returned.
     """
 
     classes_: Any

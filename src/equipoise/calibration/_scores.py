@@ -14,14 +14,14 @@ from equipoise.calibration._temperature_solver import SLICE
 Floats = NDArray[np.float64]
 
 SMALLEST = 1e-6
-"""What a smaller probability counts as, so that an exact 0 has a logarithm.
+"""Smallest probability: a smaller one counts as this, so that an exact 0 has a logarithm.
 
-Forests, nearest neighbours and float32 saturate at 0 and 1; at a value as tiny as 1e-12 the few
-such rows that are wrong would decide a whole temperature."""
+Forests, nearest neighbours and float32 saturate at 0 and 1. With a bound as small as 1e-12, the few
+such rows that are wrong would determine the temperature."""
 
 STEEPEST = 20.0
 """Largest slope and smallest inverse slope, in units of one over the root mean square of the
-scores: what stops a fit on rows that are all right, or mostly wrong, from running to infinity."""
+scores. It keeps a fit on rows that are all correct, or mostly wrong, from diverging."""
 
 
 def scores_of(y_prob: NDArray[Any]) -> Floats:

@@ -7,7 +7,6 @@ deterministic proportional equality stay what they were.
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any, Literal, Self
 
@@ -192,9 +191,8 @@ class TemperatureScaling(SavedAsJson, BaseEstimator):
         # NaN and infinities show in the sum, and most logits have none
         with np.errstate(all="ignore"):
             suspect = not np.isfinite(z.sum(dtype=np.float64))
-        finite = np.isfinite(z) if suspect else None
-        if finite is not None and not finite.all():
-            row = int(np.argmax(~finite.reshape(len(z), -1).all(axis=1)))
+        if suspect and not (finite := np.isfinite(z)).all():
+            row = int(np.argmin(finite.reshape(len(z), -1).all(axis=1)))
             raise ValueError(f"logits, row {row}: {np.atleast_1d(z[row]).tolist()} is not finite")
         return np.stack([np.zeros_like(z), z], axis=1) if z.ndim == 1 else z
 
@@ -213,9 +211,7 @@ class TemperatureScaling(SavedAsJson, BaseEstimator):
         if len(codes) != len(z):
             raise ValueError(f"y has {len(codes)} rows, but the scores have {len(z)}")
         weight = check_weights(sample_weight, len(z))
-        members, groups = None, list[Hashable]()
-        if sensitive_features is not None:
-            members, groups = encode_members(sensitive_features, len(z))
+        members, groups = encode_members(sensitive_features, len(z))
         fitted = GroupCalibrator.fit(
             z,
             codes,
@@ -232,13 +228,13 @@ class TemperatureScaling(SavedAsJson, BaseEstimator):
         return self
 
     def _keep(self, fitted: GroupCalibrator) -> None:
-        """Take over what was fitted."""
+        """Set the fitted attributes."""
         assert isinstance(fitted.common, Temperature)
         self.temperature_ = fitted.common.temperature
         self.n_iter_, self.converged_ = fitted.n_iter, fitted.converged
 
     def _calibrator(self) -> GroupCalibrator:
-        """Return what was fitted, by the attributes that show it."""
+        """Return the calibrator that the fitted attributes describe."""
         common = Temperature(self.temperature_)
         return GroupCalibrator(common, {}, {}, {}, self.n_iter_, self.converged_)
 
@@ -311,16 +307,10 @@ class GroupTemperatureScaling(TemperatureScaling):
 
         Parameters
         ----------
-        logits
-            (n, K), or (n,) log-odds of the second label; probabilities with `from_proba=True`.
-        y
-            Labels, of any coding.
+        logits, y, sample_weight, labels
+            As in `TemperatureScaling.fit`.
         sensitive_features
             One column, or several whose intersection is meant.
-        sample_weight
-            Weight of each row.
-        labels
-            Label of each column of `logits`.
         """
         if sensitive_features is None:
             raise ValueError("sensitive_features must be one column or several, got None")

@@ -53,7 +53,7 @@ def cast(array: Array, dtype: Any) -> Array:
 
 
 def _take(array: Array, index: Array) -> Array:
-    """Return some elements of an array of one axis; torch.take does the same in twice the time."""
+    """Return elements of an array of one axis; torch.take would take twice the time."""
     return array.take(index) if isinstance(array, np.ndarray) else array.index_select(0, index)
 
 
@@ -72,37 +72,20 @@ def _cell_sums(values: Array, cell: Array | None, size: int) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """Rows of all cells.
+    """The cross entropy of the rows of all cells."""
 
-    Attributes
-    ----------
-    scores
-        (row, column): the logits; with two classes only the smaller minus the larger, and
-        `rest` = 1 stands for exp(0) of the larger.
-    rest
-        What to add to the sum of exponentials.
-    label
-        (row,): the label's score.
-    cell
-        (row,): the cell of each row; None where there is only one.
-    weight
-        (row,) or None.
-    size
-        Number of cells.
-    """
-
-    scores: Array
-    rest: float
-    label: Array
-    cell: Array | None
-    weight: Array | None
-    size: int
+    scores: Array  # (row, column): the logits; of two classes only the smaller minus the larger
+    rest: float  # added to the sum of exponentials: 1 = exp(0) for the larger of two, else 0
+    label: Array  # (row,): the score of the label
+    cell: Array | None  # (row,): None if there is only one cell
+    weight: Array | None  # (row,)
+    size: int  # number of cells
 
     @classmethod
     def of(cls, logits: Array, y: Array, weight: Array | None, largest: float) -> Problem:
-        """Lay out logits (config, n, K) with classes y and weights (n,), one cell each.
+        """Make a cell of each configuration of logits (config, n, K), classes y and weights (n,).
 
-        `largest` is the largest inverse temperature that will be asked for.
+        `largest` is the largest inverse temperature that will be tried.
         """
         xp = library(logits)
         configs, n, classes = logits.shape
@@ -114,7 +97,7 @@ class Problem:
             return cls(scores, 1.0, label, None, every, configs).divided(None, 1)
         scores, label, furthest = _label_scores(logits, y)
         if furthest * largest > 700.0:
-            # exp must not overflow, so these are measured from the row's largest
+            # subtract each row's largest, so that exp does not overflow
             whole = cast(logits, xp.float64)
             scores, label, _ = _label_scores(whole - xp.amax(whole, axis=-1, keepdims=True), y)
         return cls(scores, 0.0, label, None, every, configs).divided(None, 1)
@@ -131,7 +114,7 @@ class Problem:
 
     def every(self, stride: int) -> Problem:
         """Return the problem of every `stride`-th row."""
-        # as copies, because a pass is slow where the rows are not beside each other
+        # copies, because a pass over rows that are not contiguous is slow
         fields = ("scores", "label", "cell", "weight")
         given = {name: getattr(self, name) for name in fields}
         rows = {k: v[::stride] + 0 for k, v in given.items() if v is not None}
@@ -245,7 +228,7 @@ def solve(
         beta, _, _ = _newton(problem.every(stride), low, high, beta, 1e-2)
         moved = beta - _step(*problem.derivatives(beta, 3, single=True))
         beta = xp.where((moved > low) & (moved < high), moved, beta)
-    # from such a start two derivatives do; of many cells some still have a way to go
+    # from such a start two derivatives suffice; of many cells some may still be far away
     order = 2 if stride > 3 and problem.size == 1 else 3
     beta, passes, converged = _newton(problem, low, high, beta, TOLERANCE[order], order)
     temperature = xp.where(beta == low, bounds[1], 1.0 / beta)
@@ -273,7 +256,7 @@ def _newton(
         slope, bend, *twist = problem.derivatives(beta, order)
         passes += 1
         if passes == 1 and bool((bend <= 1e-9 * len(problem.scores)).any()):
-            # no temperature is better than another where all logits are equal: leave them alone
+            # where all logits are equal, no temperature is better than 1
             done = problem.constant()
             beta = xp.where(done, 1.0, beta)
         falling = slope <= 0
@@ -284,7 +267,7 @@ def _newton(
         middle = xp.sqrt(floor * ceiling)
         moved = xp.where(above, xp.where(ceiling_seen, middle, ceiling), moved)
         moved = xp.where(under, xp.where(floor_seen, middle, floor), moved)
-        # at a bound that the slope points beyond, or at a stationary point, there is no way on
+        # done at a bound that the slope points beyond, and at a stationary point
         stuck = (falling & (beta == ceiling)) | (~falling & (beta == floor)) | (slope == 0)
         moved = xp.where(stuck | done, beta, moved)
         done = done | stuck | (xp.abs(moved - beta) <= tolerance * beta)

@@ -17,7 +17,7 @@ from equipoise.metrics import expected_calibration_error
 
 Floats = NDArray[np.float64]
 
-NOBODY = np.zeros(0, bool)
+NO_GROUPS = np.zeros(0, bool)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,14 +42,11 @@ def temperatures_of(calibrators: Mapping[Hashable, Any]) -> dict[Hashable, float
 
 @dataclasses.dataclass(frozen=True)
 class Temperatures:
-    """Temperatures of all rows and then of each group, and whether each is at a bound.
-
-    `n_iter` counts the passes over the data, and `converged` says whether they sufficed.
-    """
+    """The common temperature and then that of each group, and whether each is at a bound."""
 
     values: Floats
     at_bound: NDArray[np.bool_]
-    n_iter: int
+    n_iter: int  # passes over the data
     converged: bool
 
 
@@ -58,23 +55,14 @@ def group_temperatures(
     codes: NDArray[Any],
     weight: Floats | None,
     members: NDArray[Any] | None = None,
-    lacking: NDArray[np.bool_] = NOBODY,
+    lacking: NDArray[np.bool_] = NO_GROUPS,
     bounds: tuple[float, float] | None = None,
     solver: Literal["exact", "paper"] = "exact",
 ) -> Temperatures:
     """Find the temperatures that minimise the cross entropy.
 
-    Parameters
-    ----------
-    scores, codes, weight
-        (n, K), the classes 0..K-1 of the rows, and their weights or None.
-    members, lacking
-        The groups 0..G-1 of the rows, and for each group whether it gets the common temperature.
-    bounds
-        Smallest and largest temperature; by default 1/20 and 20 times the root mean square of the
-        centred scores, of the group or of all rows.
-    solver
-        "exact" or "paper".
+    `lacking` says for each group whether it gets the common temperature. The default bounds are
+    1/20 and 20 times the root mean square of the centred scores, of the group or of all rows.
     """
     n_groups = len(lacking)
     if n_groups == 1:
@@ -98,7 +86,7 @@ def group_temperatures(
 
     values, n_iter, converged = solved(slice(0, 1), float(start[0]), None)
     if n_groups:
-        # where nothing is sought, the bounds leave no other temperature
+        # equal bounds fix the temperature of a group that gets the common one
         low[1:][lacking] = high[1:][lacking] = values
         own, more, done = solved(slice(1, None), float(values[0]), members)
         values = np.append(values, np.where(lacking, values, own))

@@ -1,4 +1,4 @@
-"""`equipoise calibrate`: temperatures from a file of predictions, and their application."""
+"""`equipoise calibrate`: fit temperatures to a file of predictions, or apply them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from equipoise.cli._shared import (
 )
 
 if TYPE_CHECKING:
-    from equipoise.calibration import FileCalibration
+    from equipoise.calibration import GroupTemperatureScaling
+    from equipoise.metrics import AuditTable
 
 MOST_ROWS = 50
-"""Groups shown in the table."""
+"""Most groups that the table shows."""
 
 
 @click.command()
@@ -52,7 +53,7 @@ MOST_ROWS = 50
     type=click.Choice(("error", "global", "mixture")),
     help="What --apply does with a group that is new or missing: refuse it (error, the default), "
     "use the common temperature (global), or average the groups' calibrated probabilities "
-    "(mixture). Given when fitting, it is kept in the file.",
+    "(mixture). When fitting, the choice is saved with the temperatures.",
 )
 @click.option(
     "--replace",
@@ -94,20 +95,17 @@ def calibrate(
     PREDICTIONS is CSV or Parquet: a file, a folder, a pattern in quotes, or - for standard input.
     CSV may be compressed (.gz, .zst).
     """  # noqa: D301 - the backslash is click's sign for lines that stay as they are
-    check_out(out, force=force, inputs=(predictions, *([temperatures] if temperatures else [])))
-    named = [*prob, *group, *([] if label is None else [label])]
+    check_out(out, force=force, inputs=(predictions, *filter(None, [temperatures])))
+    named = [*prob, *group, *filter(None, [label])]
     if twice := [name for name in named if named.count(name) > 1]:
         raise click.UsageError(f"column {twice[0]!r} is named twice")
     if temperatures is not None:
-        given = {
-            "--label": label,
-            "--labels": labels,
-            "--positive": positive,
-            "--shrinkage": shrinkage,
-        }
-        if wrong := [name for name, value in given.items() if value is not None]:
+        names = ("--label", "--labels", "--positive", "--shrinkage")
+        given = zip(names, (label, labels, positive, shrinkage), strict=True)
+        if wrong := [name for name, value in given if value is not None]:
             raise click.UsageError(f"{wrong[0]} is for fitting, not for --apply")
-        _apply(predictions, temperatures, prob, group, unseen_group, replace=replace, out=out)
+        options = {"prob": prob, "group": group, "unseen_group": unseen_group, "replace": replace}
+        _apply(predictions, temperatures, out, **options)
         return
     required = {"--label": label, "--prob": prob, "--group": group}
     if lacking := [name for name, value in required.items() if not value]:
@@ -137,15 +135,19 @@ def _fit(predictions: str, out: Path, **options: Any) -> None:
 
     with notes():
         fitted = FileCalibration.fit(predictions, **options)
-        assert fitted.before is not None
-        assert fitted.after is not None
-        tables = fitted.before, fitted.after
+        tables = [t for t in (fitted.before, fitted.after) if t is not None]
         pe = [proportional_equality_of(t) for t in tables] if len(tables[0].groups) > 1 else []
     fitted.save(out)
-    _show(fitted, pe, Path(predictions).name, out)
+    _show(fitted.scaling, tables, pe, Path(predictions).name, out)
 
 
-def _show(fitted: FileCalibration, pe: Sequence[float], name: str, out: Path) -> None:
+def _show(
+    scaling: GroupTemperatureScaling,
+    tables: Sequence[AuditTable],
+    pe: Sequence[float],
+    name: str,
+    out: Path,
+) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -153,7 +155,6 @@ def _show(fitted: FileCalibration, pe: Sequence[float], name: str, out: Path) ->
     from equipoise._inputs import shown
     from equipoise.metrics import by_group, overall
 
-    scaling, tables = fitted.scaling, [t for t in (fitted.before, fitted.after) if t is not None]
     before, after = (by_group(t, "ece") for t in tables)
     rows = dict(zip(tables[0].groups, tables[0]["rows"].astype(int).tolist(), strict=True))
     largest = sorted(rows, key=rows.__getitem__, reverse=True)[:MOST_ROWS]
@@ -176,31 +177,20 @@ def _show(fitted: FileCalibration, pe: Sequence[float], name: str, out: Path) ->
         ("file", str(out)),
     ]
     screen = console()
-    heading = f"Fitted to the {sum(rows.values()):,} rows of {name}, and measured on the same"
+    heading = f"Fitted to the {sum(rows.values()):,} rows of {name}, and measured on the same rows"
     screen.print(Text(heading, "bold"), soft_wrap=True)
     screen.print(table)
     for what, value in lines:
         screen.print(Text.assemble((f"{what:8}", "dim"), value), soft_wrap=True)
 
 
-def _apply(
-    predictions: str,
-    temperatures: Path,
-    prob: Sequence[str],
-    group: Sequence[str],
-    unseen_group: Any,
-    *,
-    replace: bool,
-    out: Path,
-) -> None:
+def _apply(predictions: str, temperatures: Path, out: Path, **options: Any) -> None:
     from equipoise.calibration import FileCalibration
 
     saved = FileCalibration.load(temperatures)
-    done = saved.apply(
-        predictions, out, prob=prob, group=group, unseen_group=unseen_group, replace=replace
-    )
+    done = saved.apply(predictions, out, **options)
     if done.unseen:
-        policy = unseen_group or saved.scaling.unseen_group
+        policy = options["unseen_group"] or saved.scaling.unseen_group
         note(
             f"{done.unseen:,} rows belong to a group without a temperature in {temperatures.name}; "
             f"they are calibrated by the policy {policy!r}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
@@ -38,8 +39,8 @@ def _list_datasets() -> None:
 
     # 77 characters wide: fits a terminal of 80
     table = Table(box=box.SIMPLE_HEAD, padding=0)
-    rates = ("\nPr[A=1]", "Pr[Y=1\n|A=0]", "Pr[Y=1\n|A=1]")
-    for heading in ("\ndataset", "\nrows", "\ncolumns", *rates, "\ndata"):
+    headings = ("\nPr[A=1]", "Pr[Y=1\n|A=0]", "Pr[Y=1\n|A=1]")
+    for heading in ("\ndataset", "\nrows", "\ncolumns", *headings, "\ndata"):
         left = heading in ("\ndataset", "\ndata")
         table.add_column(Text(heading), justify="left" if left else "right", no_wrap=True)
     for name, entry in ENTRIES.items():
@@ -47,10 +48,8 @@ def _list_datasets() -> None:
         cells = [f"{ours.columns}", *map(_rate, (ours.share, *ours.rates))]
         theirs = [""] * 4
         if paper:
-            theirs = [
-                f" ({paper.columns})",
-                *(f" ({r:.2f})".replace("0.", ".") for r in (paper.share, *paper.rates)),
-            ]
+            rates = (f" ({r:.2f})".replace("0.", ".") for r in (paper.share, *paper.rates))
+            theirs = [f" ({paper.columns})", *rates]
         beside = (Text.assemble(a, (b, "dim")) for a, b in zip(cells, theirs, strict=True))
         table.add_row(Text(name, "bold"), f"{ours.rows:,}", *beside, state(name))
     out = console()
@@ -94,7 +93,7 @@ def _show_dataset(name: str, *, fetch: bool) -> None:
     out = console()
     out.print(Text(f"{entry.title} ({name})", "bold"))
     for label, value in lines:
-        # not wrapped: addresses and sums are there to be copied
+        # not wrapped: addresses and checksums are there to be copied
         out.print(Text.assemble((f"{label:9}", "dim"), value), soft_wrap=True)
 
 
@@ -113,9 +112,6 @@ def _meanings(name: str, entry: Entry) -> list[tuple[str, str]]:
 
 
 def _summary(names: tuple[str, ...]) -> str:
-    """Name the features, one-hot columns together with their number."""
-    counts: dict[str, int] = {}
-    for name in names:
-        feature = name.split("=")[0]
-        counts[feature] = counts.get(feature, 0) + 1
+    """Name the features; one-hot columns once, with their number."""
+    counts = Counter(name.split("=")[0] for name in names)
     return ", ".join(f"{f} ({k} values)" if k > 1 else f for f, k in counts.items())

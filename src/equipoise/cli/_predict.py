@@ -80,14 +80,14 @@ def predict(model_file: Path, data: str, out: Path, force: bool) -> None:
 def _training(
     model: GroupwiseMLPClassifier, path: Path
 ) -> tuple[FrameEncoder, Sequence[Sequence[float]]]:
-    """Return what `equipoise train` put beside the model."""
+    """Return the encoder and the training rates that `equipoise train` saved with the model."""
     from equipoise.datasets import FrameEncoder
 
     extra = model.extra_
     if "encoder" not in extra or "base_rates" not in extra:
         raise ValueError(
-            f"{path} was not made by `equipoise train` or `search`, so it does not say how a table "
-            "is encoded; load it in Python and call its predict_proba"
+            f"{path} was not written by `equipoise train` or `search`, so it does not say how to "
+            "encode a table; load it in Python and call its predict_proba"
         )
     encoder = FrameEncoder.from_dict(extra["encoder"])
     if len(encoder.feature_names) != model.n_features_in_:

@@ -1,8 +1,8 @@
 """Real datasets with a label and a sensitive group, and the user's own.
 
-`load` gives the seven datasets of the paper and full Adult. COMPAS, German credit and full Adult
-are carried by the package; the others are downloaded once and checked, or read from a local folder.
-`Dataset.from_frame` makes a dataset of a table, or of CSV or Parquet files.
+`load` returns the seven datasets of the paper and full Adult. The package contains COMPAS, German
+credit and full Adult; the others are downloaded once and checked, or read from a local folder.
+`Dataset.from_frame` makes a dataset from a table, or from CSV or Parquet files.
 """
 
 from __future__ import annotations

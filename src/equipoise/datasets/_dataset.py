@@ -64,11 +64,11 @@ class Dataset:
         hash_columns: int = 32,
         title: str | None = None,
     ) -> Dataset:
-        """Make a dataset of a table.
+        """Make a dataset from a table.
 
-        Numbers stay as they are, NaN where missing (`split` imputes and flags). Text, categories
-        and booleans become one column per value, a missing value being a value of its own. A
-        column of more than `max_categories` values is hashed, word by word. Dates are refused.
+        Numbers are kept, NaN where missing (`split` imputes and flags). Text, categories and
+        booleans become one column per value; a missing value counts as a value. A column of more
+        than `max_categories` values is hashed, word by word. Dates are refused.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""From a table of any types to a matrix of numbers, and the same again for new rows."""
+"""Encoding of a table of any types as a matrix of numbers, and of new rows in the same way."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise._inputs import encode, encode_groups, from_plain, refuse_missing, to_plain
+from equipoise._inputs import encode, encode_groups, from_plain, recode, refuse_missing, to_plain
 from equipoise.datasets._source import Source, looks_like_dates
 
 KINDS = ("number", "category", "hash")
@@ -23,25 +23,13 @@ _FORMAT = "equipoise.FrameEncoder/1"
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """How one column of a table becomes columns of X.
-
-    Attributes
-    ----------
-    name, kind
-        The column, and "number", "category" (one column per value) or "hash" (by its words).
-    categories
-        Values of a "category", as text.
-    width
-        Number of columns that a "hash" is spread over.
-    missing
-        Whether a missing value has a column of its own; a missing number is NaN instead.
-    """
+    """How one column of a table becomes columns of X."""
 
     name: str
-    kind: str
-    categories: tuple[str, ...] = ()
-    width: int = 0
-    missing: bool = False
+    kind: str  # "number", "category" (a column per value) or "hash" (of the words)
+    categories: tuple[str, ...] = ()  # the values of a "category", as text
+    width: int = 0  # number of columns of a "hash"
+    missing: bool = False  # whether a missing value has its own column; a missing number is NaN
 
     @property
     def feature_names(self) -> list[str]:
@@ -68,8 +56,7 @@ class Column:
                     row[_hash(word) % self.width] += 1
             elif value in place:
                 row[place[value]] = 1
-        encoded: NDArray[np.float32] = rows[codes]
-        return encoded
+        return np.asarray(rows[codes])
 
 
 def _as_text(value: Any) -> str:
@@ -83,10 +70,7 @@ def _positions(
     """Return each row's position among the known values; -1 if it is missing or not there."""
     codes, values = encode_groups({name: table[name] for name in columns}, allow_missing=True)
     # compared as text: one stray word turns a whole column of numbers into text
-    place = {_key(value): i for i, value in enumerate(known)}
-    lookup = np.array([*(place.get(_key(v), -1) for v in values), -1], np.int64)
-    found: NDArray[np.int64] = lookup[codes]
-    return found
+    return recode(codes, [*map(_key, values)], [*map(_key, known)]).astype(np.int64)
 
 
 def _key(value: Any) -> Any:
@@ -125,7 +109,7 @@ def _numbers(array: NDArray[Any], name: str) -> NDArray[np.float32]:
 
 @dataclasses.dataclass(frozen=True)
 class FrameEncoder:
-    """Encodes the rows of a table as those it was fitted on.
+    """Encodes rows of a table in the same way as the rows it was fitted on.
 
     Attributes
     ----------
@@ -192,24 +176,15 @@ class FrameEncoder:
             raise ValueError(f"not an encoder: expected 'format': {_FORMAT!r}")
         try:
             columns = tuple(
-                Column(
-                    name=str(c["name"]),
-                    kind=KINDS[KINDS.index(c["kind"])],
-                    categories=tuple(str(v) for v in c["categories"]),
-                    width=int(c["width"]),
-                    missing=bool(c["missing"]),
-                )
-                for c in data["columns"]
+                Column(**{**column, "categories": tuple(column["categories"])})
+                for column in data["columns"]
             )
-            if any(c.kind == "hash" and c.width < 1 for c in columns):
-                raise ValueError("a hashed column has no width")
-            return cls(
-                columns,
-                label=str(data["label"]),
-                class_names=tuple(from_plain(v) for v in data["class_names"]),
-                group=tuple(str(v) for v in data["group"]),
-                group_names=tuple(from_plain(v) for v in data["group_names"]),
+            if any(c.kind not in KINDS or (c.kind == "hash" and c.width < 1) for c in columns):
+                raise ValueError("a column has no kind, or no width to hash it to")
+            classes, group, groups = (
+                tuple(map(from_plain, data[k])) for k in ("class_names", "group", "group_names")
             )
+            return cls(columns, data["label"], classes, group, groups)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"damaged encoder: {error!r}") from None
 

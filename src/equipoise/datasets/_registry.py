@@ -8,12 +8,13 @@ does not have the SHA-256 written here is refused.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import gzip
 import hashlib
 import os
 from importlib import resources
 from pathlib import Path
+
+from equipoise._inputs import nearest
 
 ENVIRONMENT = "EQUIPOISE_DATA"
 """Environment variable that names a local folder, as `data_dir` does."""
@@ -227,8 +228,8 @@ ENTRIES = {
 def entry_of(name: str) -> Entry:
     """Return the entry of a dataset, or raise and list the known names."""
     if name not in ENTRIES:
-        near = difflib.get_close_matches(name, ENTRIES, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        near = nearest(name, list(ENTRIES))
+        hint = f"did you mean {near!r}? " if near else ""
         raise ValueError(f"unknown dataset {name!r}; {hint}there are {', '.join(ENTRIES)}")
     return ENTRIES[name]
 
@@ -248,58 +249,52 @@ def _named_dir(data_dir: str | os.PathLike[str] | None) -> Path | None:
     return Path(named).expanduser() if named else None
 
 
-def _intact(file: RawFile, content: bytes) -> bool:
-    return hashlib.sha256(content).hexdigest() == file.sha256
-
-
 STATES = ("corrupt", "missing", "to be fetched", "local folder", "cached", "carried")
 
 
 def state(name: str, data_dir: str | os.PathLike[str] | None = None) -> str:
     """Say where a dataset would come from, without fetching it.
 
-    One of `STATES`; of several files the first that applies. "missing" is what the local folder
-    lacks, "corrupt" what is there but is not the published file.
+    One of `STATES`; of several files the first that applies. "missing" files are not in the local
+    folder; "corrupt" ones are there but differ from the published file.
     """
-    found = {_file_state(FILES[file], _named_dir(data_dir)) for file in entry_of(name).files}
+    found = {_located(FILES[file], _named_dir(data_dir))[0] for file in entry_of(name).files}
     return min(found, key=STATES.index)
 
 
-def _file_state(file: RawFile, folder: Path | None) -> str:
-    if folder and (folder / file.name).is_file():
-        intact = _intact(file, (folder / file.name).read_bytes())
-        return "local folder" if intact else "corrupt"
-    if file.carried:
-        return "carried"
-    if folder:
-        return "missing"
-    cached = cache_dir() / file.name
+def _located(file: RawFile, folder: Path | None) -> tuple[str, Path]:
+    """Return the state of a file, and its path in the local folder or the cache."""
+    path = (folder or cache_dir()) / file.name
+    local = folder is not None and path.is_file()
+    if file.carried and not local:
+        return "carried", path
+    if folder and not local:
+        return "missing", path
+    intact = path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == file.sha256
+    if local:
+        return ("local folder" if intact else "corrupt"), path
     # a damaged file in the cache is fetched again
-    intact = cached.is_file() and _intact(file, cached.read_bytes())
-    return "cached" if intact else "to be fetched"
+    return ("cached" if intact else "to be fetched"), path
 
 
 def read_lines(file: RawFile, data_dir: str | os.PathLike[str] | None = None) -> list[str]:
     """Return the lines of a file, fetched into the cache where it is nowhere else."""
-    folder = _named_dir(data_dir)
-    if folder and (folder / file.name).is_file():
-        content = (folder / file.name).read_bytes()
-        if not _intact(file, content):
-            found = hashlib.sha256(content).hexdigest()
-            raise ValueError(
-                f"{folder / file.name} is not the published file: its SHA-256 is {found}, not "
-                f"{file.sha256}; replace it by {file.address}"
-            )
-    elif file.carried:
-        packed = resources.files("equipoise").joinpath("data", f"{file.name}.gz").read_bytes()
-        content = gzip.decompress(packed)
-    elif folder:
+    where, path = _located(file, _named_dir(data_dir))
+    if where == "corrupt":
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        raise ValueError(
+            f"{path} is not the published file: its SHA-256 is {found}, not {file.sha256}; replace "
+            f"it by {file.address}"
+        )
+    if where == "missing":
         raise FileNotFoundError(
-            f"{file.name} is not in {folder}; {_remedy(file, folder)}, or name no folder "
+            f"{file.name} is not in {path.parent}; {_remedy(file, path.parent)}, or name no folder "
             f"(data_dir, {ENVIRONMENT}) to have it downloaded"
         )
-    else:
-        content = _fetched(file)
+    if where == "carried":
+        packed = resources.files("equipoise").joinpath("data", f"{file.name}.gz").read_bytes()
+        return gzip.decompress(packed).decode().splitlines()
+    content = _fetched(file) if where == "to be fetched" else path.read_bytes()
     return content.decode().splitlines()
 
 

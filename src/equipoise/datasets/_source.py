@@ -91,7 +91,7 @@ class Source:
         with reader(data) as files:
             table = pa.Table.from_batches(files.batches(), files.schema)
         is_text, title = files.is_text, files.name
-        # where pandas keeps its row names
+        # these hold the row names of pandas
         names = [n for n in files.names if is_text or not n.startswith("__index_level_")]
 
         def read(name: str) -> NDArray[Any]:

@@ -21,12 +21,12 @@ class Preprocessor:
     columns
         Names of the raw features.
     flagged
-        Positions of the features with a missing value among the training rows; each adds a
-        column that is 1 where the value is missing, behind all others.
+        Positions of the features with a missing value in the training rows. Each adds a column
+        behind all others, 1 where the value is missing.
     fill
-        (feature,) value that takes the place of a missing one.
+        (feature,) value that replaces a missing one.
     mean, scale
-        (output,) what is subtracted, and what is divided by then; the scale of a constant is 1.
+        (output,) subtracted first, then divided by; the scale of a constant is 1.
     """
 
     columns: tuple[str, ...]
@@ -88,8 +88,7 @@ class Preprocessor:
         if not isinstance(data, Mapping) or data.get("format") != _FORMAT:
             raise ValueError(f"not a preprocessor: expected 'format': {_FORMAT!r}")
         try:
-            columns = tuple(str(c) for c in data["columns"])
-            flagged = tuple(int(j) for j in data["flagged"])
+            columns, flagged = tuple(data["columns"]), tuple(map(int, data["flagged"]))
             fill, mean, scale = (np.array(data[k], np.float64) for k in ("fill", "mean", "scale"))
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"damaged preprocessor: {error!r}") from None
@@ -136,7 +135,7 @@ class Split:
 
 
 def shuffled(n: int, seed: int, cells: NDArray[Any] | None = None) -> NDArray[np.int64]:
-    """Return rows 0..n-1 in random order, every stretch of it with its share of each cell."""
+    """Return rows 0..n-1 in random order; every stretch of them has its share of each cell."""
     order = np.random.default_rng(seed).permutation(n)
     if cells is None:
         return order
