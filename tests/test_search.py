@@ -377,7 +377,7 @@ def test_interrupt_keeps_what_is_done(monkeypatch):
         ({"calibrate": ("each",)}, "calibrate must list"),
         ({"calibrate": ()}, "calibrate must list"),
         ({"slack": 0.0}, "slack must be positive"),
-        ({"objective": "best"}, "objective must be"),
+        ({"objective": "best"}, "unknown objective .best.; use one of balanced, pe, ece"),
         ({"small_groups": "drop"}, "small_groups must be"),
         ({"time_limit": 0}, "time_limit must be positive"),
         ({"rho": {"f": 1.0}}, "rho names the groups"),

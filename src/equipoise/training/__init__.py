@@ -13,6 +13,7 @@ from equipoise.training._run_columns import CALIBRATIONS, PARTS, run_column
 
 if TYPE_CHECKING:
     from equipoise.training._engine import CHUNK, Config, StackResult, epochs_of, train_stack
+    from equipoise.training._estimator import GroupEstimator
     from equipoise.training._kernel_sum import laplacian_form
     from equipoise.training._losses import (
         LOSSES,
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     )
     from equipoise.training._mlp import GroupwiseMLPClassifier
     from equipoise.training._progress import Bar
-    from equipoise.training._rho import resolve_rho, rho_from_plain, rho_to_plain
-    from equipoise.training._rows import FitRows, GroupEstimator, checked_rows, hold_out, prepared
+    from equipoise.training._rho import resolve_rho
+    from equipoise.training._rows import FitRows, checked_rows, hold_out, prepared
     from equipoise.training._threads import run_in_threads, torch_threads
 
 __all__ = [
@@ -53,8 +54,6 @@ __all__ = [
     "mmce_w",
     "prepared",
     "resolve_rho",
-    "rho_from_plain",
-    "rho_to_plain",
     "run_column",
     "run_in_threads",
     "safe_sqrt",

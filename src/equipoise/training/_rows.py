@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
@@ -18,16 +17,6 @@ from equipoise.datasets import Part, Preprocessor, Split, shuffled
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-
-class GroupEstimator(ClassifierMixin, BaseEstimator):
-    """Base of the classifiers that are fitted with groups."""
-
-    def __sklearn_tags__(self) -> Any:
-        """Allow missing values."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
 
 
 @dataclasses.dataclass(frozen=True)
