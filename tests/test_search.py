@@ -587,5 +587,5 @@ def test_matplotlib_is_missed_before_any_work(table, tmp_path, monkeypatch):
     out = tmp_path / "out"
     result = CliRunner().invoke(main, ["search", str(table), *OPTIONS, "--out", str(out)])
     assert result.exit_code == 2
-    assert "figures need matplotlib; install it with" in result.stderr
+    assert "drawing needs matplotlib" in result.stderr
     assert not out.exists()

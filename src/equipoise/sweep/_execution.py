@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, TypeAlias
 
+from equipoise._inputs import need
 from equipoise.datasets import Dataset
 from equipoise.sweep._grid import RunPart, Sweep, fingerprint
 from equipoise.sweep._store import Store, encode, to_table
@@ -88,7 +89,7 @@ def run(
     work
         From `plan`, of one or more sweeps.
     losses
-        What each loss's name stands for.
+        The loss that each name stands for.
     engine
         "local": this machine's cores. "ray": a Ray cluster (extra `ray`).
     address
@@ -170,7 +171,7 @@ class _Stopped(Exception):
 
 
 def make_all(work: list[Work], make: Make, at_once: int, advance: Callable[[int], None]) -> None:
-    """Make and keep each part, but for those that another process holds."""
+    """Make and keep each part, except those that another process holds."""
     stop = threading.Event()
 
     def one(item: Work) -> None:
@@ -211,13 +212,7 @@ def _local(
 def _ray(
     work: list[Work], losses: Mapping[str, Loss], address: str | None, workers: int | None
 ) -> Iterator[tuple[Make, int]]:
-    try:
-        import ray
-    except ImportError:
-        raise ImportError(
-            "the engine 'ray' needs Ray; install it with: pip install 'equipoise[ray]'"
-        ) from None
-
+    ray = need("ray", "ray", what="the engine 'ray'")
     started = not ray.is_initialized()
     if started:
         _knock(address or "")
@@ -255,7 +250,7 @@ def _ray(
             return made
 
         # twice the cores: none waits for the driver to write a file
-        cores = ray.cluster_resources().get("CPU", 1)  # type: ignore[no-untyped-call]
+        cores = ray.cluster_resources().get("CPU", 1)
         yield make, workers or 2 * max(1, int(cores))
     finally:
         if started:

@@ -45,7 +45,7 @@ class Store:
     data
         The fingerprint of the data.
     losses
-        What each loss's name stands for.
+        The loss that each name stands for.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class Store:
             lock.release()
 
     def query(self, sql: str, keys: Sequence[str] | None = None) -> duckdb.DuckDBPyRelation:
-        """Ask the store something; its rows are called `runs`. By default all that is finished."""
+        """Query the finished parts, or those with `keys`; the table is called `runs`."""
         import duckdb
 
         if keys is None:
@@ -255,7 +255,7 @@ def encode(table: pa.Table, key: str) -> bytes:
 
 
 def processor() -> str:
-    """Return what the system calls its processor: another one rounds differently."""
+    """Return the name of the processor: another processor rounds differently."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
         return next(
@@ -274,7 +274,7 @@ def versions(path: Path) -> dict[str, str]:
 
 
 def is_damaged(path: Path, key: str) -> bool:
-    """Return whether a file cannot be read to its last page, or is not what its name says."""
+    """Return whether a file cannot be read to its last page, or holds another part."""
     import pyarrow as pa
     from pyarrow import parquet
 

@@ -30,8 +30,6 @@ from equipoise.training._rho import resolve_rho
 from equipoise.training._rows import checked_rows, hold_out
 from equipoise.training._run_columns import run_column
 
-__all__ = ["GroupwiseMLPClassifier"]
-
 Floats = NDArray[np.float64]
 
 
