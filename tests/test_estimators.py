@@ -21,14 +21,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from equipoise import GroupwiseMLPClassifier
 from equipoise._files import write_model
 from equipoise.metrics import log_loss
-from equipoise.training import (
-    LOSSES,
-    Config,
-    checked_rows,
-    hold_out,
-    resolve_rho,
-    train_stack,
-)
+from equipoise.training import LOSSES, Config, checked_rows, resolve_rho, train_stack
+from equipoise.training._rows import hold_out
 
 EXPECTED = {
     "check_sample_weight_equivalence_on_dense_data": "repeated rows change what is held out"

@@ -20,8 +20,9 @@ from equipoise._files import read_model, write_model
 from equipoise.cli import main
 from equipoise.cli._search import FILES
 from equipoise.datasets import Part, Split, split_rows
-from equipoise.search import POOLED, Tradeoffs, Trial, mean_interval
+from equipoise.search import POOLED, mean_interval
 from equipoise.search import _search as search_module
+from equipoise.search._results import Tradeoffs, Trial
 from equipoise.training import Config, GroupwiseMLPClassifier, train_stack
 
 SMALL = {

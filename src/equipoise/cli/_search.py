@@ -1,4 +1,4 @@
-"""`equipoise search`: every trade-off on one's own data, and the model at the chosen point."""
+"""`equipoise search`: trade-offs of PE, ECE and accuracy, and the model at the chosen point."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ FILES = ("model.safetensors", "frontier.csv", "frontier.svg", "frontier.png", "r
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for the model, the frontier and all results.",
 )
-@click.option("--force", is_flag=True, help="Overwrite what an earlier search left there.")
+@click.option("--force", is_flag=True, help="Overwrite the results of an earlier search.")
 @click.option(
     "--objective",
     type=click.Choice(("balanced", "pe", "ece")),
     default="balanced",
     help="Objective to minimise: PE, ECE, or their sum in units of cross-entropy's medians.",
 )
-@click.option("--slack", type=POSITIVE, default=0.05, help="Largest accuracy given up for it.")
+@click.option("--slack", type=POSITIVE, default=0.05, help="Largest loss of accuracy accepted.")
 @click.option(
     "--time-limit",
     type=POSITIVE,
-    help="Seconds after which the search stops and keeps what is finished.",
+    help="Seconds after which the search stops, keeping finished configurations.",
 )
 @click.option(
     "--loss",
@@ -67,7 +67,7 @@ FILES = ("model.safetensors", "frontier.csv", "frontier.svg", "frontier.png", "r
 @click.option("--n-seeds", type=COUNT, default=3, help="Number of splits.")
 @click.option("--max-epochs", type=COUNT, default=50, help="Epochs of each run.")
 @learning_rate_option
-@click.option("--min-group-size", type=COUNT, default=30, help="Rows below which a group is small.")
+@click.option("--min-group-size", type=COUNT, default=30, help="Groups with fewer rows are small.")
 @click.option(
     "--small-groups",
     type=click.Choice(("pool", "keep", "error")),
@@ -77,12 +77,7 @@ FILES = ("model.safetensors", "frontier.csv", "frontier.svg", "frontier.png", "r
 @unseen_group_option
 @seed_option
 def search(
-    data: str,
-    columns: dict[str, Any],
-    out: Path,
-    force: bool,
-    seed: int,
-    **parameters: Any,
+    data: str, columns: dict[str, Any], out: Path, force: bool, seed: int, **parameters: Any
 ) -> None:
     """Find the trade-offs of PE, ECE and accuracy on DATA.
 

@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from equipoise.cli._shared import (
-    OUTPUT_FILE,
-    check_out,
-    console,
-    measure,
-)
+from equipoise.cli._shared import OUTPUT_FILE, check_out, console, measure
 from equipoise.cli._training_table import (
     COUNT,
     learning_rate_option,
@@ -65,7 +60,7 @@ def _or_none(_ctx: click.Context, _param: click.Parameter, text: str) -> str | N
 @click.argument("data")
 @table_options
 @click.option("--out", required=True, type=OUTPUT_FILE, help="The model's file.")
-@click.option("--force", is_flag=True, help="Overwrite it.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @click.option("--loss", type=click.Choice(LOSS_NAMES), default="mmce", help="Training loss.")
 @click.option(
     "--rho",
@@ -87,7 +82,9 @@ def _or_none(_ctx: click.Context, _param: click.Parameter, text: str) -> str | N
     help="Nodes of each hidden layer.",
 )
 @learning_rate_option
-@click.option("--max-epochs", type=COUNT, default=200, help="Most passes over the training rows.")
+@click.option(
+    "--max-epochs", type=COUNT, default=200, help="Largest number of passes over the training rows."
+)
 @click.option("--batch-size", type=COUNT, default=256, help="Rows per step.")
 @click.option(
     "--early-stopping",

@@ -1,4 +1,4 @@
-"""Every trade-off of PE, ECE and accuracy on one's own data, and the model at a chosen point."""
+"""The search for trade-offs of PE, ECE and accuracy, and the model at a chosen point."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from equipoise.training import (
     GroupEstimator,
     GroupwiseMLPClassifier,
     checked_rows,
+    group_shares,
     train_stack,
 )
 
@@ -69,7 +70,7 @@ class FrontierSearch(GroupEstimator):
     n_seeds
         Number of splits, each with its own initial weights.
     slack
-        Largest accuracy given up: a choice is within this of the best validation accuracy.
+        Largest loss of accuracy accepted, against the best validation accuracy.
     calibrate
         Calibrations to consider: None, "common" and "group".
     objective
@@ -83,8 +84,8 @@ class FrontierSearch(GroupEstimator):
     max_epochs, hidden_layer_sizes, learning_rate, batch_size
         As in `GroupwiseMLPClassifier`; every epoch is a candidate.
     min_group_size, small_groups
-        What to do with groups of fewer rows: "pool" them into one (a single small group stays as
-        it is), "keep" them, or "error". Pooling warns.
+        Groups with fewer rows are small: "pool" merges them into one, with a warning (a single
+        small group stays as it is); "keep"; or "error".
     shrinkage, unseen_group, sensitive_columns
         As in `GroupwiseMLPClassifier`.
     refit
@@ -102,7 +103,7 @@ class FrontierSearch(GroupEstimator):
     frontier_ : pandas frame of the points on the frontier of validation PE and ECE, with their
         test figures, 95% intervals over the splits and the frequency of being on the frontier
     verdict_ : str, whether the choice beats cross-entropy given as many runs
-    comparison_ : dict, the numbers behind it
+    comparison_ : dict, the numbers behind the verdict
     best_estimator_ : the model of the default choice
     pooled_ : dict from group to its rows, of the groups that were pooled
     stopped_ : bool, whether the search was stopped before its end
@@ -200,13 +201,13 @@ class FrontierSearch(GroupEstimator):
         )
         self.classes_ = rows.classes
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        share = rows.group_shares(members, len(self.groups_))
+        share = group_shares(members, rows.weight, len(self.groups_))
         trials = trials_of(
             self._loss_names(), self.rho, self.lam, self.groups_, share, control=self.control
         )
         splits = splits_of(rows, members, self.cv, self.n_seeds, seed)
         self._found = self._train(splits, trials, seed, started)
-        # kept for models that are chosen later, and trained on all rows
+        # kept for `select`, which trains on all rows
         self._rows, self._members, self._seed = rows, members, seed
         self.verdict_, self.comparison_ = self._found.verdict(self.objective, self.slack)
         self.__dict__.pop("best_estimator_", None)
@@ -355,7 +356,7 @@ class FrontierSearch(GroupEstimator):
             lam, calibrate, epoch, and val_accuracy, val_pe, val_ece, val_log_loss and
             val_pe_deterministic, averaged over the splits.
         slack
-            Largest accuracy given up, against the best row.
+            Largest loss of accuracy accepted, against the best row.
         loss
             Choose among the rows of this loss only.
 
@@ -373,9 +374,7 @@ class FrontierSearch(GroupEstimator):
             self.slack if slack is None else slack,
             loss,
         )
-        weights = None
-        if row["rho"] is not None:
-            weights = dict(zip(self.groups_, row["rho"], strict=True))
+        weights = row["rho"] and dict(zip(self.groups_, row["rho"], strict=True))
         how = None if row["calibrate"] == "none" else row["calibrate"]
         model = self._model(row["loss"], weights, row["lam"], row["epoch"], how)
         rows = self._rows

@@ -1,4 +1,4 @@
-"""One run of a table, chosen on validation."""
+"""The choice of one row of a table of runs, on validation."""
 
 from __future__ import annotations
 
@@ -45,11 +45,10 @@ def select(
         A row qualifies if its accuracy is above the best of all rows minus this; see
         `within_slack`.
     objective
-        What to minimise: "pe", "ece", or "balanced", their sum in units of the
-        medians of the qualifying rows of loss "ce"; see `balanced_score`. Rows whose PE or
-        ECE is not finite are neither chosen nor in a median. Or a function that takes a row as a
-        dictionary and returns a number, lower being better and nan meaning never; it sees only
-        the rows that may be chosen.
+        Objective to minimise: "pe", "ece", or "balanced", their sum in units of the medians of the
+        qualifying rows of loss "ce" (see `balanced_score`). Rows whose PE or ECE is not finite are
+        ignored. Or a function of a row, as a dictionary, that returns a number: lower is better,
+        and nan excludes the row. It gets only rows that may be chosen.
     calibration
         The temperatures applied: None, "common" or "group". No effect on a function.
     n_bins

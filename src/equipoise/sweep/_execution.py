@@ -1,4 +1,4 @@
-"""Running what is missing of one or more sweeps, on this machine or on a Ray cluster."""
+"""Running the missing parts of one or more sweeps, on this machine or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from equipoise.sweep._store import Store, encode, to_table
 from equipoise.training import LOSSES, Bar, Loss, run_in_threads, torch_threads, train_stack
 
 POLL = 1.0
-"""Seconds between two looks at a part that another process has claimed."""
+"""Seconds between checks of a part that another process has claimed."""
 
 RETRIES = 5
-"""How often Ray starts a part again whose worker or node died."""
+"""Restarts by Ray of a part whose worker or node died."""
 
 
 Step: TypeAlias = Callable[[int, int], None]
-"""Told the runs x epochs done and in all; raises where the part is no longer wanted."""
+"""Called with the runs x epochs done and in all; raises to cancel the part."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +128,7 @@ def run(
             while missing:
                 make_all(missing, make, at_once, advance)
                 missing = [w for w in missing if not w.done()]
-                # what another process has done in the meantime counts too
+                # parts that another process has finished count too
                 advance(total - sum(w.steps for w in missing) - bar.done)
                 if missing:
                     time.sleep(POLL)
@@ -167,7 +167,7 @@ def compute(
 
 
 class _Stopped(Exception):
-    """Ends a part that is no longer wanted."""
+    """Cancels a part."""
 
 
 def make_all(work: list[Work], make: Make, at_once: int, advance: Callable[[int], None]) -> None:

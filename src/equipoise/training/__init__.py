@@ -1,6 +1,6 @@
 """Training: group-wise calibration losses, the stacked engine, and an estimator.
 
-Names of losses and columns need no torch; everything else is loaded where it is first used.
+Names of losses and columns need no torch; everything else is loaded on first use.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from equipoise.training._mlp import GroupwiseMLPClassifier
     from equipoise.training._progress import Bar
     from equipoise.training._rho import resolve_rho
-    from equipoise.training._rows import FitRows, checked_rows, hold_out, prepared
+    from equipoise.training._rows import FitRows, checked_rows, group_shares, prepared
     from equipoise.training._threads import run_in_threads, torch_threads
 
 __all__ = [
@@ -48,7 +48,7 @@ __all__ = [
     "StackResult",
     "checked_rows",
     "epochs_of",
-    "hold_out",
+    "group_shares",
     "laplacian_form",
     "mmce",
     "mmce_w",

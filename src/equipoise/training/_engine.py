@@ -276,11 +276,7 @@ class _Losses:
     """The losses of a chunk: one call for each run of configurations of the same kind."""
 
     def __init__(
-        self,
-        configs: Sequence[Config],
-        device: str,
-        dtype: torch.dtype,
-        losses: Mapping[str, Loss],
+        self, configs: Sequence[Config], device: str, dtype: torch.dtype, losses: Mapping[str, Loss]
     ) -> None:
         self.runs: list[tuple[slice, GroupwiseLoss, Tensor]] = []
         self.silent: Tensor | None = None  # configurations (config,) that get no gradient

@@ -1,4 +1,4 @@
-"""Base of the classifiers that are fitted with groups: their files, and what scikit-learn asks."""
+"""Base of the classifiers that are fitted with groups: scikit-learn's tags, and files."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from equipoise.training._epoch_metrics import BOUNDS
 from equipoise.training._estimator import GroupEstimator
 from equipoise.training._names import LOSS_NAMES, STOPPING
 from equipoise.training._rho import resolve_rho
-from equipoise.training._rows import checked_rows, hold_out
+from equipoise.training._rows import checked_rows, group_shares, hold_out
 from equipoise.training._run_columns import run_column
 
 Floats = NDArray[np.float64]
@@ -54,7 +54,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
     learning_rate
         Learning rate of Adam.
     max_epochs
-        Most passes over the training rows.
+        Largest number of passes over the training rows.
     batch_size
         Rows per step.
     early_stopping
@@ -73,8 +73,8 @@ class GroupwiseMLPClassifier(GroupEstimator):
         What `predict_proba` does without a known group: "error", "global" or "mixture". `predict`
         needs no groups.
     sensitive_columns
-        Name or names of columns of X that hold the group; they are not features then. This is what
-        makes it safe inside cross-validation. Otherwise pass `sensitive_features`.
+        Names of the columns of X that hold the group, which are then not features. Groups are so
+        split with the rows in cross-validation. Otherwise pass `sensitive_features`.
     random_state
         Seed of held-out rows, initial weights and batches.
 
@@ -196,8 +196,8 @@ class GroupwiseMLPClassifier(GroupEstimator):
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate!r}")
 
     def _train(self, split: Split, seeds: NDArray[Any]) -> None:
-        count = np.bincount(split.train.group, split.train.weight, len(self.groups_))
-        rho = resolve_rho(self.rho, self.groups_, count / count.sum())
+        share = group_shares(split.train.group, split.train.weight, len(self.groups_))
+        rho = resolve_rho(self.rho, self.groups_, share)
         config = Config(self.loss, rho, self.lam, int(seeds[1]), float(self.learning_rate))
         metrics = {"log_loss": "log_loss", "ece": "ece15", "pe": "pe", "accuracy": "accuracy"}
         names = {"loss": "train_loss"} | {
@@ -248,7 +248,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
             )
             known["sensitive_features"] = decode(val.group, self.groups_)
         with warnings.catch_warnings():
-            # of few held-out rows; a fact of the fit, and temperatures_ show it
+            # about few held-out rows: `temperatures_` shows the outcome
             warnings.simplefilter("ignore", CalibrationWarning)
             scaling.fit(self._forward(val.X), val.y, **known)
         if isinstance(scaling, GroupTemperatureScaling):
