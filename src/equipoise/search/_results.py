@@ -18,7 +18,7 @@ from equipoise.metrics import frontier_frequency, pareto_mask
 from equipoise.search._choice import BASELINE, balanced_score, baseline_medians, within_slack
 from equipoise.search._interval import mean_interval
 from equipoise.search._selection import select
-from equipoise.training import run_column
+from equipoise.training import long_frame, run_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,14 +94,7 @@ class Tradeoffs:
 
     def frame(self) -> pd.DataFrame:
         """Return every trial, split and epoch, with all columns."""
-        import pandas as pd
-
-        trial, split, epoch = (i.ravel() for i in np.indices(self.columns["diverged"].shape))
-        frame = pd.DataFrame([dataclasses.asdict(t) for t in self.trials]).iloc[trial]
-        frame = frame.reset_index(drop=True)
-        frame["split"], frame["epoch"] = split, epoch + 1
-        values = pd.DataFrame({name: array.ravel() for name, array in self.columns.items()})
-        return pd.concat([frame, values], axis=1)
+        return long_frame(self.trials, self.columns, ("split", "epoch"))
 
     def frontier(self, slack: float) -> pd.DataFrame:
         """Return the frontier of validation PE and ECE within the slack, and its test figures."""

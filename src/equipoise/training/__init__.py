@@ -12,7 +12,14 @@ from equipoise.training._names import LOSS_NAMES, STOPPING
 from equipoise.training._run_columns import CALIBRATIONS, PARTS, run_column
 
 if TYPE_CHECKING:
-    from equipoise.training._engine import CHUNK, Config, StackResult, epochs_of, train_stack
+    from equipoise.training._engine import (
+        CHUNK,
+        Config,
+        StackResult,
+        epochs_of,
+        long_frame,
+        train_stack,
+    )
     from equipoise.training._estimator import GroupEstimator
     from equipoise.training._kernel_sum import laplacian_form
     from equipoise.training._losses import (
@@ -50,6 +57,7 @@ __all__ = [
     "epochs_of",
     "group_shares",
     "laplacian_form",
+    "long_frame",
     "mmce",
     "mmce_w",
     "prepared",

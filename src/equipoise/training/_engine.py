@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -93,14 +93,21 @@ class StackResult:
 
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas frame with a row per configuration and epoch."""
-        import pandas as pd
+        return long_frame(self.configs, self.columns, ("epoch",))
 
-        runs, epochs = self.columns["diverged"].shape
-        frame = pd.DataFrame([dataclasses.asdict(c) for c in self.configs])
-        frame = frame.loc[np.repeat(np.arange(runs), epochs)].reset_index(drop=True)
-        frame["epoch"] = np.tile(np.arange(1, epochs + 1), runs)
-        values = pd.DataFrame({name: array.ravel() for name, array in self.columns.items()})
-        return pd.concat([frame, values], axis=1)
+
+def long_frame(
+    configs: Sequence[Any], columns: Mapping[str, Floats], axes: Sequence[str]
+) -> pd.DataFrame:
+    """Return a row per value of the columns (config, *axes); the last axis is the epoch."""
+    import pandas as pd
+
+    which, *places = (index.ravel() for index in np.indices(columns["diverged"].shape))
+    frame = pd.DataFrame([dataclasses.asdict(c) for c in configs]).iloc[which]
+    frame = frame.assign(**dict(zip(axes, places, strict=True))).reset_index(drop=True)
+    frame["epoch"] += 1
+    values = pd.DataFrame({name: array.ravel() for name, array in columns.items()})
+    return pd.concat([frame, values], axis=1)
 
 
 def train_stack(
