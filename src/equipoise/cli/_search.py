@@ -85,7 +85,7 @@ def search(
 
     A grid of configurations is trained on several splits. OUT gets the model that was chosen on
     validation (for `equipoise predict`), the frontier as a table and a picture, and all results.
-    Ctrl-C stops the search and keeps what is done.
+    Ctrl-C stops the search and keeps the finished configurations.
     """
     _check_folder(out, force)
 

@@ -59,7 +59,7 @@ def _or_none(_ctx: click.Context, _param: click.Parameter, text: str) -> str | N
 @click.command(context_settings={"show_default": True})
 @click.argument("data")
 @table_options
-@click.option("--out", required=True, type=OUTPUT_FILE, help="The model's file.")
+@click.option("--out", required=True, type=OUTPUT_FILE, help="File to write the model to.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @click.option("--loss", type=click.Choice(LOSS_NAMES), default="mmce", help="Training loss.")
 @click.option(
@@ -134,7 +134,7 @@ def train(
 ) -> None:
     """Train a classifier on DATA: CSV or Parquet files, or - for standard input.
 
-    A part of the rows is held out; a table shows how the model does there, overall and per group.
+    Part of the rows is held out: a table shows the model's metrics there, overall and per group.
     The other options are the parameters of GroupwiseMLPClassifier.
     """
     check_out(out, force=force, inputs=(data,))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise._inputs import column, matrix
+from equipoise._inputs import column, matrix, named_columns
 from equipoise.metrics import pareto_front, pareto_mask
 from equipoise.plots._style import (
     COLOURS,
@@ -160,13 +158,7 @@ def _shade(ax: Axes, pair: Floats) -> None:
 
 def _points(points: Any, loss: Any, wanted: tuple[str, str]) -> tuple[Floats, NDArray[np.object_]]:
     """Return the points (n, 2) and the name of each point's loss, or None."""
-    frame: Any = None
-    if isinstance(points, Mapping):
-        frame = points
-    else:
-        native = nw.from_native(points, eager_only=True, pass_through=True)
-        if isinstance(native, nw.DataFrame):
-            frame = {name: native[name] for name in native.columns}
+    frame = named_columns(points)
     if frame is None:
         array = np.asarray(points, dtype=np.float64)
     else:

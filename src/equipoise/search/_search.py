@@ -91,7 +91,7 @@ class FrontierSearch(GroupEstimator):
     refit
         Whether `fit` ends with the model of the default choice, trained on all rows.
     time_limit
-        Seconds after which the search stops and keeps what is done.
+        Seconds after which the search stops, keeping the finished configurations.
     progress
         True draws a bar on stderr; a function is called with the runs x epochs done and in all.
     random_state

@@ -10,7 +10,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise._inputs import matrix
+from equipoise._inputs import matrix, named_columns
 from equipoise.search._choice import BASELINE, Objective, check_objective, choose, within_slack
 from equipoise.training import CALIBRATIONS, run_column
 
@@ -109,19 +109,14 @@ def select(
 
 def _columns(runs: Any) -> dict[str, Any]:
     """Return the columns by name: narwhals series, lists or arrays, all of one length."""
-    columns: dict[str, Any]
-    if isinstance(runs, Mapping):
-        columns = {str(name): _column(values, name) for name, values in runs.items()}
-    else:
-        try:
-            frame = nw.from_native(runs, eager_only=True)
-        except TypeError:
-            raise TypeError(
-                "runs must be a pandas, polars or PyArrow table or a mapping of names to columns, "
-                f"got {type(runs).__name__}; collect a lazy frame, and convert a DuckDB relation "
-                "with to_arrow_table()"
-            ) from None
-        columns = {name: frame[name] for name in frame.columns}
+    named = named_columns(runs)
+    if named is None:
+        raise TypeError(
+            "runs must be a pandas, polars or PyArrow table or a mapping of names to columns, "
+            f"got {type(runs).__name__}; collect a lazy frame, and convert a DuckDB relation "
+            "with to_arrow_table()"
+        )
+    columns = {str(name): _column(values, name) for name, values in named.items()}
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"the columns of runs differ in length: {lengths}")

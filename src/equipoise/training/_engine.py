@@ -99,7 +99,7 @@ class StackResult:
 def long_frame(
     configs: Sequence[Any], columns: Mapping[str, Floats], axes: Sequence[str]
 ) -> pd.DataFrame:
-    """Return a row per value of the columns (config, *axes); the last axis is the epoch."""
+    """Return a row per configuration and position along `axes`, the last being the epoch."""
     import pandas as pd
 
     which, *places = (index.ravel() for index in np.indices(columns["diverged"].shape))
