@@ -224,9 +224,7 @@ def test_matplotlib_is_missed_before_any_work(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = reproduce("german", "--runs", tmp_path / "runs")
     assert result.exit_code == 2
-    assert (
-        "figures need matplotlib; install it with: pip install 'equipoise[plot]'" in result.stderr
-    )
+    assert "drawing needs matplotlib: pip install 'equipoise[plot]'" in result.stderr
     assert not (tmp_path / "runs").exists()
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from equipoise.auditing import audit
 from equipoise.cli import _train as train
@@ -365,21 +366,17 @@ def test_nothing_is_written_when_training_fails(trained, monkeypatch, where):
     assert Path("m").read_text() == "precious"
 
 
-def test_training_is_shown_on_a_terminal(monkeypatch, capsys):
-    monkeypatch.setattr(train, "console", lambda **_: _terminal())
-    with train._working("Training ..."):
-        pass
-    assert "Training ..." in capsys.readouterr().err
-    monkeypatch.undo()
-    with train._working("Training ..."):
-        pass
-    assert not capsys.readouterr().err
+def test_training_is_shown_on_a_terminal(trained, monkeypatch):
+    def terminal(*, stderr=False):
+        return Console(stderr=stderr, force_terminal=True)
 
-
-def _terminal():
-    from rich.console import Console
-
-    return Console(stderr=True, force_terminal=True)
+    arguments = (
+        "train", trained / "people.csv", "--label", "income", "--group", "sex", "--drop", "id",
+        "--out", "m", "--force", *QUICK,
+    )  # fmt: skip
+    assert "Training on" not in run(*arguments)
+    monkeypatch.setattr(train, "console", terminal)
+    assert "Training on 210 rows ..." in run(*arguments)
 
 
 # --- predict ---------------------------------------------------------------------------------

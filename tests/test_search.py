@@ -20,8 +20,9 @@ from equipoise._files import read_model, write_model
 from equipoise.cli import main
 from equipoise.cli._search import FILES
 from equipoise.datasets import Part, Split, split_rows
-from equipoise.search import POOLED, Tradeoffs, Trial, mean_interval
+from equipoise.search import POOLED, mean_interval
 from equipoise.search import _search as search_module
+from equipoise.search._results import Tradeoffs, Trial
 from equipoise.training import Config, GroupwiseMLPClassifier, train_stack
 
 SMALL = {
@@ -377,7 +378,7 @@ def test_interrupt_keeps_what_is_done(monkeypatch):
         ({"calibrate": ("each",)}, "calibrate must list"),
         ({"calibrate": ()}, "calibrate must list"),
         ({"slack": 0.0}, "slack must be positive"),
-        ({"objective": "best"}, "objective must be"),
+        ({"objective": "best"}, "unknown objective .best.; use one of balanced, pe, ece"),
         ({"small_groups": "drop"}, "small_groups must be"),
         ({"time_limit": 0}, "time_limit must be positive"),
         ({"rho": {"f": 1.0}}, "rho names the groups"),
@@ -587,5 +588,5 @@ def test_matplotlib_is_missed_before_any_work(table, tmp_path, monkeypatch):
     out = tmp_path / "out"
     result = CliRunner().invoke(main, ["search", str(table), *OPTIONS, "--out", str(out)])
     assert result.exit_code == 2
-    assert "figures need matplotlib; install it with" in result.stderr
+    assert "drawing needs matplotlib" in result.stderr
     assert not out.exists()

@@ -179,7 +179,7 @@ def test_nobody_answers(tmp_path):
 
 def test_ray_is_missing(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ImportError, match=r"needs Ray; install it with: pip install"):
+    with pytest.raises(ImportError, match=r"needs ray: pip install"):
         run(plan(SWEEP, tmp_path, DATA)[1], engine="ray")
 
 

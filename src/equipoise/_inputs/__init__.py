@@ -1,7 +1,7 @@
 """What callers pass in: labels, groups, probabilities and weights, and every error about them."""
 
-from equipoise._inputs._categories import encode, encode_groups, recode, refuse_missing
-from equipoise._inputs._columns import column, column_names, columns, same_length
+from equipoise._inputs._categories import decode, encode, encode_groups, recode, refuse_missing
+from equipoise._inputs._columns import column, column_names, columns, named_columns, same_length
 from equipoise._inputs._errors import ColumnOrderWarning, InputError, InputWarning, warn_caller
 from equipoise._inputs._extras import need
 from equipoise._inputs._features import split_columns
@@ -33,12 +33,14 @@ __all__ = [
     "column_names",
     "columns",
     "counted",
+    "decode",
     "encode",
     "encode_groups",
     "encode_labels",
     "from_plain",
     "match",
     "matrix",
+    "named_columns",
     "nearest",
     "need",
     "probability_faults",

@@ -164,6 +164,12 @@ def recode(
     return pointed
 
 
+def decode(codes: NDArray[Any], values: Sequence[Any]) -> NDArray[Any]:
+    """Return the values that codes stand for; None for -1."""
+    decoded: NDArray[Any] = np.fromiter((*values, None), dtype=object)[codes]
+    return decoded
+
+
 def encode_groups(
     sensitive_features: Any, *, allow_missing: bool = False
 ) -> tuple[NDArray[np.signedinteger[Any]], list[Hashable]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import narwhals as nw
@@ -49,6 +50,15 @@ def column_names(values: Any) -> list[str] | None:
     """Return the names of the columns of a frame, None for anything else."""
     native = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
     return [str(name) for name in native.columns] if isinstance(native, nw.DataFrame) else None
+
+
+def named_columns(table: Any) -> dict[Any, Any] | None:
+    """Return the columns of a mapping or a data frame by name; None for anything else."""
+    if isinstance(table, Mapping):
+        return dict(table)
+    native = nw.from_native(table, eager_only=True, pass_through=True)
+    is_frame = isinstance(native, nw.DataFrame)
+    return {name: native[name] for name in native.columns} if is_frame else None
 
 
 def column(values: Any, name: str) -> NDArray[Any]:

@@ -15,7 +15,6 @@ from equipoise.cli._shared import (
     console,
     measure,
     note,
-    own_values,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +42,7 @@ def predict(model_file: Path, data: str, out: Path, force: bool) -> None:
     check_out(out, force=force, inputs=(model_file, data))
 
     from equipoise._files import check_ending, is_parquet, write_batches
+    from equipoise._inputs import decode
     from equipoise.datasets import Source
     from equipoise.training import GroupwiseMLPClassifier
 
@@ -59,7 +59,7 @@ def predict(model_file: Path, data: str, out: Path, force: bool) -> None:
 
     X = encoder.transform(table)
     group = _groups(model, encoder, table)
-    prob = model.predict_proba(X, sensitive_features=own_values(encoder.group_names, group))
+    prob = model.predict_proba(X, sensitive_features=decode(group, encoder.group_names))
     written = table.arrow(typed=is_parquet(out))
     for name, values in zip(names, (*prob.T, model.predict(X)), strict=True):
         written = written.append_column(name, [values.tolist()])

@@ -12,14 +12,13 @@ from equipoise.cli._shared import console, note
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
-@click.command()
+@click.command(context_settings={"show_default": True})
 @click.argument("datasets", nargs=-1, metavar="[DATASET]...")
 @click.option(
     "--grid",
     "grid_name",
     type=click.Choice(["quick", "paper"]),
     default="quick",
-    show_default=True,
     help="quick: two datasets, a thinned grid, about two minutes. paper: the complete grid of all "
     "seven, some hours.",
 )
@@ -27,11 +26,10 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
     "--runs",
     type=FOLDER,
     default=Path("runs"),
-    show_default=True,
-    help="Where finished runs are kept; what is there is not run again.",
+    help="Folder of finished runs, which are not run again.",
 )
 @click.option(
-    "--out", type=FOLDER, help="Where tables and figures go; by default RUNS/GRID/results."
+    "--out", type=FOLDER, help="Folder for tables and figures; by default RUNS/GRID/results."
 )
 @click.option(
     "--data",
@@ -42,7 +40,6 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
     "--engine",
     type=click.Choice(["local", "ray"]),
     default="local",
-    show_default=True,
     help="This machine's cores, or a Ray cluster.",
 )
 @click.option(
@@ -55,7 +52,6 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
     "--baseline",
     type=click.Choice(["mixed", "point", "minimum"]),
     default="mixed",
-    show_default=True,
     help="Baseline of the percentages of the published reading; each table names it.",
 )
 def reproduce(
@@ -75,12 +71,12 @@ def reproduce(
     and never run again: stop with Ctrl-C at any time, and give the same command to go on.
     """
     from equipoise._files import writing_to
+    from equipoise.datasets import load
     from equipoise.paper import (
         SAFE,
         check_folder,
         chosen_sweeps,
         heading,
-        load_all,
         main_tables,
         reproduce_dataset,
         rich_table,
@@ -89,11 +85,11 @@ def reproduce(
     )
     from equipoise.plots import blank_figure
 
-    blank_figure()  # matplotlib is missed now, not in some hours
+    blank_figure()  # without matplotlib this fails now, not in some hours
     if address and engine != "ray":
         raise click.UsageError("--address is for --engine ray")
     sweeps = chosen_sweeps(grid_name, datasets)
-    loaded = load_all(sweeps, data)
+    loaded = {name: load(name, data_dir=data) for name in sweeps}
     folder = runs / grid_name
     out = folder / "results" if out is None else out
     saved_digests(out, grid_name, but=sweeps)  # results of another grid are refused now too

@@ -1,23 +1,30 @@
-"""`equipoise search`: every trade-off on one's own data, and the model at the chosen point."""
+"""`equipoise search`: trade-offs of PE, ECE and accuracy, and the model at the chosen point."""
 
 from __future__ import annotations
 
 import os
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from equipoise.cli._shared import console, note, own_values, table_options
+from equipoise.cli._shared import console, note, notes
+from equipoise.cli._training_table import (
+    COUNT,
+    POSITIVE,
+    learning_rate_option,
+    own_values,
+    saved_with,
+    seed_option,
+    table_options,
+    unseen_group_option,
+)
 from equipoise.training import LOSS_NAMES
 
 if TYPE_CHECKING:
     from equipoise.search import FrontierSearch
     from equipoise.training import GroupwiseMLPClassifier
 
-_POSITIVE = click.FloatRange(min=0, min_open=True)
-_COUNT = click.IntRange(min=1)
 FILES = ("model.safetensors", "frontier.csv", "frontier.svg", "frontier.png", "results.parquet")
 
 
@@ -30,18 +37,18 @@ FILES = ("model.safetensors", "frontier.csv", "frontier.svg", "frontier.png", "r
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for the model, the frontier and all results.",
 )
-@click.option("--force", is_flag=True, help="Overwrite what an earlier search left there.")
+@click.option("--force", is_flag=True, help="Overwrite the results of an earlier search.")
 @click.option(
     "--objective",
     type=click.Choice(("balanced", "pe", "ece")),
     default="balanced",
     help="Objective to minimise: PE, ECE, or their sum in units of cross-entropy's medians.",
 )
-@click.option("--slack", type=_POSITIVE, default=0.05, help="Largest accuracy given up for it.")
+@click.option("--slack", type=POSITIVE, default=0.05, help="Largest loss of accuracy accepted.")
 @click.option(
     "--time-limit",
-    type=_POSITIVE,
-    help="Seconds after which the search stops and keeps what is finished.",
+    type=POSITIVE,
+    help="Seconds after which the search stops, keeping finished configurations.",
 )
 @click.option(
     "--loss",
@@ -57,41 +64,20 @@ FILES = ("model.safetensors", "frontier.csv", "frontier.svg", "frontier.png", "r
     default=(0.5, 2.0, 10.0),
     help="Strength of the added term; may be repeated.",
 )
-@click.option("--n-seeds", type=_COUNT, default=3, help="Number of splits.")
-@click.option("--max-epochs", type=_COUNT, default=50, help="Epochs of each run.")
-@click.option("--learning-rate", type=_POSITIVE, default=1e-3, help="Learning rate of Adam.")
-@click.option(
-    "--min-group-size", type=_COUNT, default=30, help="Rows below which a group is small."
-)
+@click.option("--n-seeds", type=COUNT, default=3, help="Number of splits.")
+@click.option("--max-epochs", type=COUNT, default=50, help="Epochs of each run.")
+@learning_rate_option
+@click.option("--min-group-size", type=COUNT, default=30, help="Groups with fewer rows are small.")
 @click.option(
     "--small-groups",
     type=click.Choice(("pool", "keep", "error")),
     default="pool",
     help="What to do with small groups.",
 )
-@click.option(
-    "--unseen-group",
-    type=click.Choice(("error", "global", "mixture")),
-    default="error",
-    help="What predict does with a group that is new, missing or not given.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    default=0,
-    help="Seed of splits, weights and batches.",
-)
+@unseen_group_option
+@seed_option
 def search(
-    data: str,
-    label: str,
-    group: tuple[str, ...],
-    include_group: bool,
-    drop: tuple[str, ...],
-    categorical: tuple[str, ...],
-    out: Path,
-    force: bool,
-    seed: int,
-    **parameters: Any,
+    data: str, columns: dict[str, Any], out: Path, force: bool, seed: int, **parameters: Any
 ) -> None:
     """Find the trade-offs of PE, ECE and accuracy on DATA.
 
@@ -99,43 +85,25 @@ def search(
 
     A grid of configurations is trained on several splits. OUT gets the model that was chosen on
     validation (for `equipoise predict`), the frontier as a table and a picture, and all results.
-    Ctrl-C stops the search and keeps what is done.
+    Ctrl-C stops the search and keeps the finished configurations.
     """
     _check_folder(out, force)
 
     from equipoise.datasets import Dataset
-    from equipoise.metrics import group_base_rates
     from equipoise.plots import blank_figure
     from equipoise.search import FrontierSearch
 
-    blank_figure()  # matplotlib is missed now, not after the search
-    dataset = Dataset.from_frame(
-        data,
-        label=label,
-        group=group,
-        include_group=include_group,
-        drop=drop,
-        categorical=categorical,
-    )
+    blank_figure()  # without matplotlib this fails now, not after the search
+    dataset = Dataset.from_frame(data, **columns)
     note(f"{len(dataset.y):,} rows of {dataset.title} were read")
-    encoder = dataset.encoder
-    assert encoder is not None
-    labels = own_values(dataset.class_names, dataset.y)
-    groups = own_values(dataset.group_names, dataset.group)
+    labels, groups = own_values(dataset)
     finder = FrontierSearch(**parameters, random_state=seed, refit=False, progress=True)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
+    with notes():
         finder.fit(dataset.X, labels.tolist(), sensitive_features=groups)
         model = finder.select()
-    for message in dict.fromkeys(str(w.message) for w in caught):
-        note(message)
-    rates = group_base_rates(labels, sensitive_features=groups).rates
-    base_rates = [[rates[g][k] for k in dataset.class_names] for g in dataset.group_names]
     out.mkdir(parents=True, exist_ok=True)
-    model.save(
-        out / "model.safetensors",
-        extra={"encoder": encoder.to_dict(), "base_rates": base_rates, "choice": model.choice_},
-    )
+    extra = saved_with(dataset) | {"choice": model.choice_}
+    model.save(out / "model.safetensors", extra=extra)
     _write(finder, out)
     _show(finder, model, out)
 

@@ -6,9 +6,9 @@ import contextlib
 import csv
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -67,32 +67,6 @@ positive_option = click.option(
 )
 
 
-def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say which columns of a table are what."""
-    for option in reversed(
-        [
-            click.option("--label", required=True, help="Column with the label."),
-            click.option(
-                "--group",
-                required=True,
-                multiple=True,
-                help=GROUP_HELP,
-            ),
-            click.option(
-                "--include-group", is_flag=True, help="Use the sensitive columns as features too."
-            ),
-            click.option(
-                "--drop", multiple=True, help="Column to leave out, such as a row number."
-            ),
-            click.option(
-                "--categorical", multiple=True, help="Column of numbers that are categories."
-            ),
-        ]
-    ):
-        command = option(command)
-    return command
-
-
 def console(*, stderr: bool = False) -> Console:
     """Return a console that colours nothing by itself."""
     from rich.console import Console
@@ -146,13 +120,6 @@ def check_out(
         raise click.BadParameter(problem, param_hint=f"'{option}'")
 
 
-def own_values(names: Sequence[Any], codes: NDArray[np.int64]) -> NDArray[Any]:
-    """Return what the codes stand for; None for -1."""
-    import numpy as np
-
-    return np.fromiter((*names, None), dtype=object)[codes]
-
-
 def measure(
     encoder: FrameEncoder,
     base_rates: Sequence[Sequence[float]],
@@ -161,6 +128,7 @@ def measure(
     prob: NDArray[np.float64],
 ) -> AuditReport:
     """Audit rows of known label and group, against the rates of the training labels."""
+    from equipoise._inputs import decode
     from equipoise.auditing import report_of
     from equipoise.metrics import AuditTable, GroupRates
 
@@ -173,9 +141,9 @@ def measure(
         warnings.simplefilter("always")
         # intervals from the table's cells take no time, however many rows there are
         table = AuditTable.from_arrays(
-            own_values(classes, y),
+            decode(y, classes),
             prob,
-            sensitive_features=own_values(encoder.group_names, group),
+            sensitive_features=decode(group, encoder.group_names),
             labels=classes,
         )
         report = report_of(table, base_rates=GroupRates(rates))

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from equipoise.cli._shared import (
-    OUTPUT_FILE,
-    check_out,
-    console,
-    measure,
+from equipoise.cli._shared import OUTPUT_FILE, check_out, console, measure
+from equipoise.cli._training_table import (
+    COUNT,
+    learning_rate_option,
     own_values,
+    saved_with,
+    seed_option,
     table_options,
+    unseen_group_option,
 )
 from equipoise.training import LOSS_NAMES, STOPPING
 
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from equipoise.datasets import Dataset
     from equipoise.training import GroupwiseMLPClassifier
 
-_POSITIVE = click.FloatRange(min=0, min_open=True)
-_COUNT = click.IntRange(min=1)
 _FRACTION = click.FloatRange(0, 1, min_open=True, max_open=True)
 
 
@@ -46,7 +46,7 @@ def _weight(_ctx: click.Context, _param: click.Parameter, text: str) -> str | fl
         return text
     if text == "none":
         return None
-    with contextlib.suppress(ValueError):
+    with suppress(ValueError):
         if 0.0 <= float(text) <= 1.0:
             return float(text)
     raise click.BadParameter(f"{text!r} is neither equal, share, none nor a number from 0 to 1")
@@ -59,8 +59,8 @@ def _or_none(_ctx: click.Context, _param: click.Parameter, text: str) -> str | N
 @click.command(context_settings={"show_default": True})
 @click.argument("data")
 @table_options
-@click.option("--out", required=True, type=OUTPUT_FILE, help="The model's file.")
-@click.option("--force", is_flag=True, help="Overwrite it.")
+@click.option("--out", required=True, type=OUTPUT_FILE, help="File to write the model to.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @click.option("--loss", type=click.Choice(LOSS_NAMES), default="mmce", help="Training loss.")
 @click.option(
     "--rho",
@@ -81,9 +81,11 @@ def _or_none(_ctx: click.Context, _param: click.Parameter, text: str) -> str | N
     metavar="SIZES",
     help="Nodes of each hidden layer.",
 )
-@click.option("--learning-rate", type=_POSITIVE, default=1e-3, help="Learning rate of Adam.")
-@click.option("--max-epochs", type=_COUNT, default=200, help="Most passes over the training rows.")
-@click.option("--batch-size", type=_COUNT, default=256, help="Rows per step.")
+@learning_rate_option
+@click.option(
+    "--max-epochs", type=COUNT, default=200, help="Largest number of passes over the training rows."
+)
+@click.option("--batch-size", type=COUNT, default=256, help="Rows per step.")
 @click.option(
     "--early-stopping",
     type=click.Choice((*STOPPING, "none")),
@@ -93,7 +95,7 @@ def _or_none(_ctx: click.Context, _param: click.Parameter, text: str) -> str | N
 )
 @click.option(
     "--patience",
-    type=_COUNT,
+    type=COUNT,
     default=20,
     help="Epochs without a better value before training stops.",
 )
@@ -116,55 +118,32 @@ def _or_none(_ctx: click.Context, _param: click.Parameter, text: str) -> str | N
     default=20.0,
     help="Shrinkage strength in pseudo-rows: a group's own weight is n / (n + shrinkage).",
 )
-@click.option(
-    "--unseen-group",
-    type=click.Choice(("error", "global", "mixture")),
-    default="error",
-    help="What predict does with a group that is new, missing or not given.",
-)
+@unseen_group_option
 @click.option(
     "--test-fraction", type=_FRACTION, default=0.125, help="Share of the rows held out as test set."
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    default=0,
-    help="Seed of the rows held out, the initial weights and the batches.",
-)
+@seed_option
 def train(
     data: str,
-    label: str,
-    group: tuple[str, ...],
+    columns: dict[str, Any],
     out: Path,
     force: bool,
-    include_group: bool,
-    drop: tuple[str, ...],
-    categorical: tuple[str, ...],
     test_fraction: float,
     seed: int,
     **parameters: Any,
 ) -> None:
     """Train a classifier on DATA: CSV or Parquet files, or - for standard input.
 
-    A part of the rows is held out; a table shows how the model does there, overall and per group.
+    Part of the rows is held out: a table shows the model's metrics there, overall and per group.
     The other options are the parameters of GroupwiseMLPClassifier.
     """
     check_out(out, force=force, inputs=(data,))
 
     from equipoise.datasets import Dataset
-    from equipoise.metrics import group_base_rates
     from equipoise.training import GroupwiseMLPClassifier
 
-    dataset = Dataset.from_frame(
-        data,
-        label=label,
-        group=group,
-        include_group=include_group,
-        drop=drop,
-        categorical=categorical,
-    )
-    encoder = dataset.encoder
-    assert encoder is not None
+    dataset = Dataset.from_frame(data, **columns)
+    assert dataset.encoder is not None  # it was read from a table
     if isinstance(parameters["rho"], float) and len(dataset.group_names) != 2:
         raise click.BadParameter(
             f"a number is for two groups, but there are {len(dataset.group_names)}; "
@@ -172,18 +151,17 @@ def train(
             param_hint="'--rho'",
         )
     rows, test = _hold_out(dataset, test_fraction, seed)
-    labels = own_values(dataset.class_names, dataset.y)
-    groups = own_values(dataset.group_names, dataset.group)
-
+    labels, groups = own_values(dataset)
     model = GroupwiseMLPClassifier(**parameters, random_state=seed)
-    with _working(f"Training on {len(rows):,} rows ..."):
-        model.fit(dataset.X[rows], _plain(labels[rows]), sensitive_features=groups[rows])
+    with console(stderr=True).status(f"Training on {len(rows):,} rows ..."):  # on a terminal only
+        model.fit(dataset.X[rows], labels[rows].tolist(), sensitive_features=groups[rows])
     prob = model.predict_proba(dataset.X[test], sensitive_features=groups[test])
-    rates = group_base_rates(labels[rows], sensitive_features=groups[rows]).rates
-    base_rates = [[rates[g][k] for k in dataset.class_names] for g in dataset.group_names]
-    report = measure(encoder, base_rates, dataset.y[test], dataset.group[test], prob)
+    extra = saved_with(dataset, rows)
+    report = measure(
+        dataset.encoder, extra["base_rates"], dataset.y[test], dataset.group[test], prob
+    )
     split = {"test_fraction": test_fraction, "seed": seed}
-    model.save(out, extra={"encoder": encoder.to_dict(), "base_rates": base_rates, "split": split})
+    model.save(out, extra={**extra, "split": split})
     _show(report, model, f"{len(test):,} of the {len(dataset.y):,} rows of {dataset.title}", out)
 
 
@@ -209,19 +187,6 @@ def _hold_out(
                 "lower --test-fraction, or add rows"
             )
     return np.sort(train), np.sort(test)
-
-
-def _plain(labels: NDArray[Any]) -> NDArray[Any]:
-    """Give labels their own type, which scikit-learn asks for."""
-    import numpy as np
-
-    return np.array(labels.tolist())
-
-
-def _working(text: str) -> contextlib.AbstractContextManager[Any]:
-    """Show that something is going on, where there is someone to see it."""
-    screen = console(stderr=True)
-    return screen.status(text) if screen.is_terminal else contextlib.nullcontext()
 
 
 def _show(report: AuditReport, model: GroupwiseMLPClassifier, what: str, out: Path) -> None:

@@ -5,7 +5,6 @@ from equipoise.paper._reproduce import (
     SAFE,
     check_folder,
     chosen_sweeps,
-    load_all,
     reproduce_dataset,
     saved_digests,
 )
@@ -16,7 +15,6 @@ __all__ = [
     "check_folder",
     "chosen_sweeps",
     "heading",
-    "load_all",
     "main_tables",
     "reproduce_dataset",
     "rich_table",

@@ -1,21 +1,21 @@
-"""What is kept of a sweep: per run its best epochs, per technique its frontier, and some facts.
+"""The digest of a sweep: per run its best epochs, per technique its frontier, and some facts.
 
-All tables and figures are made from a digest, so that they can be made again without the store.
-Two readings of every result:
+All tables and figures are made from digests, without the runs. Every result has two readings:
 
 - "published": chosen on the test set, as the paper does;
 - "validated": chosen on validation within the accuracy slack, and the test set read once.
 
-The slack is below the best accuracy of all techniques, cross-entropy with its one usual run: its
-further runs, the controls, are held to the same bar but do not raise it.
+The slack is counted from the best accuracy of all techniques, cross-entropy with its one usual run.
+Its further runs, the controls, must be within the slack but do not move it.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import json
 import os
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from equipoise._files import replace_file
 from equipoise.datasets import Dataset
-from equipoise.metrics import GroupRates, pareto_mask, proportional_equality
+from equipoise.metrics import group_base_rates, pareto_mask, proportional_equality
 from equipoise.paper._published import NAMES
 from equipoise.search import balanced_score, baseline_medians, within_slack
 from equipoise.sweep import CONTROL_STEP, RunPart, Store, Sweep, encode, processor, versions
@@ -41,31 +41,22 @@ CALIBRATIONS = {"none": None, "group": "group"}
 """The networks as they are, and hybrid: with one temperature per group."""
 
 READ = ("accuracy", "pe", "pe_deterministic", "ece15", "ece10", "dead")
-"""What is read on the test set where something was chosen."""
+"""Metrics that are read on the test set at a chosen epoch."""
 
 RUN = ("loss", "rho", "lam", "split_seed", "seed")
 
 
 @dataclasses.dataclass(frozen=True)
 class Digest:
-    """What is kept of the sweep on one dataset.
+    """The digest of the sweep on one dataset: three tables, as columns by name, and some facts.
 
-    Attributes
-    ----------
-    choices
-        Columns with a row per run, reading, objective and calibration: the epoch that was chosen,
-        its score (what was minimised), and what was read there.
-    frontiers
-        Columns with a row per point of a frontier of PE and ECE.
-    recipe
-        Columns with a row per seed and epoch of `by_recipe`.
-    facts
-        Numbers about the data and the sweep.
+    `choices` has a row per run, reading, objective and calibration: the epoch that was chosen, its
+    score (the value minimised), and its test metrics.
     """
 
     choices: dict[str, NDArray[Any]]
-    frontiers: dict[str, NDArray[Any]]
-    recipe: dict[str, NDArray[Any]]
+    frontiers: dict[str, NDArray[Any]]  # a row per point of a frontier of PE and ECE
+    recipe: dict[str, NDArray[Any]]  # a row per seed and epoch of `by_recipe`
     facts: dict[str, Any]
 
     @property
@@ -90,7 +81,7 @@ class Digest:
 
     @property
     def mean_oracle(self) -> float:
-        """What the test labels themselves score, on average over the splits."""
+        """PE of the test labels themselves, averaged over the splits."""
         return float(np.mean([s["label_oracle_pe"] for s in self.facts["splits"].values()]))
 
     def budget(self, technique: str) -> int:
@@ -112,12 +103,8 @@ class Digest:
         run is within the slack has an empty dict.
         """
         table = self.choices
-        rows = (
-            (table["loss"] == technique)
-            & (table["reading"] == reading)
-            & (table["objective"] == objective)
-            & (table["calibration"] == calibration)
-        )
+        rows = _where(table, loss=technique, reading=reading, calibration=calibration)
+        rows &= table["objective"] == objective
         if technique == "ce":
             rows &= control_index(table) < controls
         found: list[dict[str, Any]] = []
@@ -142,11 +129,7 @@ class Digest:
     ) -> Floats:
         """Return the (PE, ECE) of the points of a frontier, (point, 2), on test or val."""
         table = self.frontiers
-        rows = (
-            (table["loss"] == technique)
-            & (table["reading"] == reading)
-            & (table["calibration"] == calibration)
-        )
+        rows = _where(table, loss=technique, reading=reading, calibration=calibration)
         if technique == "ce":
             rows &= table["controls"] == controls
         if split_seed is not None:
@@ -160,7 +143,7 @@ class Digest:
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
         for name in ("choices", "frontiers", "recipe"):
-            # as they are: the tables of a digest that was read back are the same
+            # nothing is rounded: a digest that was read back gives the same tables
             columns = {
                 k: pa.array(v.astype(str)).dictionary_encode() if v.dtype == object else v
                 for k, v in getattr(self, name).items()
@@ -195,17 +178,7 @@ class Digest:
 def digest(
     store: Store, parts: Sequence[RunPart], recipes: Sequence[Path], data: Dataset
 ) -> Digest:
-    """Read a finished sweep.
-
-    Parameters
-    ----------
-    store, parts
-        Where the sweep is, and its parts.
-    recipes
-        From `recipe_files`, one per seed.
-    data
-        The dataset.
-    """
+    """Read a finished sweep; `recipes` are the `recipe_files`, one per seed."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -216,6 +189,12 @@ def digest(
     choices = _stacked([c for seed in store.sweep.seeds for c in _choices(runs, seed)])
     frontiers = _stacked([*_published_frontiers(runs), *_validated_frontiers(runs)])
     return Digest(choices, frontiers, recipe, _facts(runs, store, parts, data))
+
+
+def _where(table: dict[str, NDArray[Any]], **values: str) -> Mask:
+    """Return which rows have these values."""
+    rows: Mask = np.logical_and.reduce([table[name] == value for name, value in values.items()])
+    return rows
 
 
 def control_index(table: dict[str, NDArray[Any]]) -> NDArray[Any]:
@@ -251,14 +230,14 @@ class _Runs:
         self.control = control_index(self.run)
 
     def value(self, name: str) -> NDArray[Any]:
-        """Return a column (run, epoch) to be minimised: what is not a number is last."""
+        """Return a column (run, epoch) to be minimised, with inf for nan."""
         values = self.columns[name]
         return np.where(np.isnan(values), np.inf, values)
 
     def described(
         self, rows: NDArray[Any], epochs: NDArray[Any], how: str | None
     ) -> dict[str, Any]:
-        """Return runs, epochs and what the test set says there."""
+        """Return runs, epochs and their test metrics."""
         found: dict[str, Any] = {name: values[rows] for name, values in self.run.items()}
         found["epoch"] = epochs + 1
         for metric in READ:
@@ -341,18 +320,12 @@ def _published_frontiers(runs: _Runs) -> Iterator[dict[str, Any]]:
 
 def _validated_frontiers(runs: _Runs) -> Iterator[dict[str, Any]]:
     """Take the frontier of each split on validation; its points are read on the test set."""
-    budgets = sorted(
-        {
-            int(((runs.run["loss"] == t) & (runs.run["split_seed"] == s)).sum())
-            for t in set(runs.run["loss"])
-            for s in set(runs.run["split_seed"].tolist())
-        }
-        | {1}
-    )
-    for seed in dict.fromkeys(runs.run["split_seed"].tolist()):
+    seeds, losses = runs.run["split_seed"].tolist(), runs.run["loss"].tolist()
+    budgets = sorted({1, *collections.Counter(zip(losses, seeds, strict=True)).values()})
+    for seed in dict.fromkeys(seeds):
         own = runs.run["split_seed"] == seed
         allowed = runs.within("val", own)
-        for technique in dict.fromkeys(runs.run["loss"]):
+        for technique in dict.fromkeys(losses):
             for controls in budgets if technique == "ce" else [1]:
                 some = (runs.run["loss"] == technique) & own
                 if technique == "ce":
@@ -385,10 +358,6 @@ def _facts(runs: _Runs, store: Store, parts: Sequence[RunPart], data: Dataset) -
         own = runs.run["split_seed"] == seed
         within = runs.within("val", own)
         split = data.split(seed, stratify=sweep.stratify)
-        rates: list[dict[Hashable, float]] = [
-            {k: float((split.train.y[split.train.group == g] == k).mean()) for k in (0, 1)}
-            for g in (0, 1)
-        ]
         splits[str(seed)] = {
             "best_val_accuracy": runs.best_accuracy("val", own),
             "reference": {part: runs.medians(own & ce, within, part) for part in ("test", "val")},
@@ -402,12 +371,12 @@ def _facts(runs: _Runs, store: Store, parts: Sequence[RunPart], data: Dataset) -
                 }
                 for calibration, how in CALIBRATIONS.items()
             },
-            # what the true labels themselves score, and so would a perfect classifier
+            # PE of the true labels, and so of a perfect classifier
             "label_oracle_pe": proportional_equality(
                 split.test.y,
                 np.eye(2)[split.test.y],
                 sensitive_features=split.test.group,
-                base_rates=GroupRates(dict(enumerate(rates))),
+                base_rates=group_base_rates(split.train.y, sensitive_features=split.train.group),
             ),
         }
     a, y = data.group, data.y

@@ -1,4 +1,4 @@
-"""Where a claim of the paper is true: its cases, a dataset at a time, under both readings.
+"""Evidence for the paper's claims: the cases of each dataset, under both readings.
 
 Functions ending in `_published` choose on the test set, as the paper does; those ending in
 `_validated` on validation.
@@ -67,7 +67,7 @@ def _named(name: str, case: Case) -> Case:
 
 
 def _plain(label: str, true: bool) -> Case:
-    """Return a case without an interval: it is so or it is not."""
+    """Return a case without an interval: it is true or false."""
     return Case(label, true, true)
 
 

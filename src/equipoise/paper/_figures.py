@@ -87,7 +87,7 @@ def _curves(digest: Digest, hybrid: bool) -> list[tuple[str, str]]:
 
 
 def _names(digest: Digest, hybrid: bool, most: int) -> dict[str, str]:
-    """Return what the legend says of each curve: its name, and on how many splits it is there."""
+    """Return the legend of each curve: its name, and its splits where these are not all."""
     found = {}
     for technique, calibration in _curves(digest, hybrid):
         name = shown(technique, calibration)
@@ -122,7 +122,7 @@ def _published(axes: Axes, digest: Digest, hybrid: bool) -> None:
                 label=shown(technique, calibration),
                 **_style(technique, calibration),
             )
-    # what is near 0 stands apart, and 0 is still there
+    # points near 0 stand apart, and 0 itself can be drawn
     axes.set_xscale("function", functions=(lambda x: np.sqrt(np.maximum(x, 0.0)), np.square))
     axes.set_xlim(left=0.0)
     axes.set_ylim(bottom=0.0)
@@ -151,8 +151,7 @@ def _chosen(
 
 def _validated(axes: Axes, digest: Digest, hybrid: bool, most: int) -> None:
     axes.set_title(
-        f"{digest.dataset}, validated\nbalanced choice on validation, read on test",
-        fontsize=10,
+        f"{digest.dataset}, validated\nbalanced choice on validation, read on test", fontsize=10
     )
     for technique, calibration in _curves(digest, hybrid):
         there = [row for row in _chosen(digest, technique, calibration, most) if row]

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
-from functools import cache
-from importlib import resources
 from typing import Any
 
+from equipoise.paper._published import read_toml
 from equipoise.sweep import Sweep
 
 
-@cache
 def all_grids() -> dict[str, Any]:
-    """Return what grids.toml says, by the name of the grid."""
-    text = resources.files("equipoise.paper").joinpath("grids.toml").read_text("utf-8")
-    return tomllib.loads(text)
+    """Return the content of grids.toml, by the name of the grid."""
+    return read_toml("grids.toml")
 
 
 def grid(name: str) -> dict[str, Sweep]:

@@ -1,4 +1,4 @@
-"""What the paper printed, read from published.toml."""
+"""Values that the paper published, read from published.toml."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from importlib import resources
 from typing import Any
 
 NAMES = {"mmce-w": "mmce-w*"}
-"""What the paper's code trained under a name, where it is not what its formula says."""
+"""What the paper's code trained under a name, where it differs from the paper's formula."""
 
 
 @cache
+def read_toml(name: str) -> dict[str, Any]:
+    """Return a TOML file of this package."""
+    return tomllib.loads(resources.files("equipoise.paper").joinpath(name).read_text("utf-8"))
+
+
 def published() -> dict[str, Any]:
     """Return the tables and captions of the paper, by name and dataset."""
-    text = resources.files("equipoise.paper").joinpath("published.toml").read_text("utf-8")
-    return tomllib.loads(text)
+    return read_toml("published.toml")
 
 
 def shown(technique: str, calibration: str = "none") -> str:

@@ -8,15 +8,14 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from equipoise.paper import _tables as tables
-from equipoise.paper._tables._table import Table
+from equipoise.paper._tables._table import SPAN, Table
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 
 def shown_value(value: Any, digits: int = 3) -> str:
-    """Return a value as a person reads it.
+    """Return a value as text, rounded; a dash where there is none.
 
     Examples
     --------
@@ -35,8 +34,8 @@ def shown_rows(table: Table) -> list[list[str]]:
     digits: list[int] = []
     for name in table.header:
         percent = name.startswith("%") or name.endswith("%")
-        # an interval has the digits of what it is of
-        digits.append(digits[-1] if name.endswith(tables.SPAN) else 2 if percent else 3)
+        # an interval has the digits of the value before it
+        digits.append(digits[-1] if name.endswith(SPAN) else 2 if percent else 3)
     return [[shown_value(v, d) for v, d in zip(row, digits, strict=True)] for row in table.rows]
 
 
@@ -91,7 +90,7 @@ def rich_table(table: Table, title: str, notes: Sequence[str], width: int) -> Ri
 
 
 def escaped(text: str) -> str:
-    """Return text that Markdown shows as it is."""
+    """Escape Markdown's special characters."""
     return text.replace("|", "\\|").replace("*", "\\*").replace("_", "\\_")
 
 

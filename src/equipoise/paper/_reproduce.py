@@ -1,4 +1,4 @@
-"""Run what is missing of a grid, and make its results."""
+"""Running the missing parts of a grid, and reading its results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from equipoise._files import writing_to
-from equipoise.datasets import Dataset, load
+from equipoise.datasets import Dataset
 from equipoise.paper._digest import Digest, digest
 from equipoise.paper._grids import grid
 from equipoise.paper._scaling import recipe_files
@@ -50,40 +50,18 @@ def reproduce_dataset(
     progress: Callable[[int, int], None] | bool = True,
     say: Callable[[str], None] = lambda _: None,
 ) -> Digest:
-    """Run what is missing of one sweep, and return its digest.
+    """Run the missing parts of one sweep, and return its digest.
 
-    Parameters
-    ----------
-    sweep, data
-        A sweep of a grid, and its dataset.
-    runs
-        The folder of its store.
-    engine, address, workers, progress
-        As in `equipoise.sweep.run`; after the sweep's progress comes that of the recipe.
-    say
-        Called with a line about what is done next.
+    `runs` is the folder of its store; `say` is called with a line about the next step. The other
+    options are those of `equipoise.sweep.run`.
     """
     store, work = plan(sweep, runs, data, TECHNIQUES)
-    run(
-        work,
-        losses=TECHNIQUES,
-        engine=engine,
-        address=address,
-        workers=workers,
-        progress=progress,
-    )
+    run(work, losses=TECHNIQUES, engine=engine, address=address, workers=workers, progress=progress)
     say(f"{sweep.dataset}: temperatures by the paper's recipe")
     with writing_to(Path(runs), SAFE):
         recipes = recipe_files(runs, data, sweep, progress)
     say(f"{sweep.dataset}: reading {sum(w.steps for w in work):,} rows")
     return digest(store, [w.part for w in work], recipes, data)
-
-
-def load_all(
-    sweeps: dict[str, Sweep], data_dir: str | os.PathLike[str] | None
-) -> dict[str, Dataset]:
-    """Load the data of all sweeps, before any of them runs."""
-    return {name: load(name, data_dir=data_dir) for name in sweeps}
 
 
 def saved_digests(folder: Path, name: str, but: Collection[str] = ()) -> list[Digest]:

@@ -30,11 +30,7 @@ def main_tables(digests: Sequence[Digest], baseline: Baseline = "mixed") -> list
             ("as published", tables.optimised(digests, name, baseline)),
             ("validated", tables.validated(digests, name)),
         ]
-    return [
-        *found,
-        ("both readings", tables.volumes(digests)),
-        *claims_tables(digests),
-    ]
+    return [*found, ("both readings", tables.volumes(digests)), *claims_tables(digests)]
 
 
 def more_tables(digests: Sequence[Digest], baseline: Baseline = "mixed") -> list[Table]:
@@ -50,7 +46,7 @@ def more_tables(digests: Sequence[Digest], baseline: Baseline = "mixed") -> list
 
 
 def heading(name: str, reading: str) -> str:
-    """Return what stands above a table."""
+    """Return the heading of a table."""
     first = name.split("-")[0]
     number = first.removeprefix("table")
     what = f"Table {number}" if number.isdigit() else first.capitalize()
@@ -64,20 +60,9 @@ def write_results(
     absent: Sequence[str] = (),
     baseline: Baseline = "mixed",
 ) -> None:
-    """Write tables, figures and the page that shows them.
+    """Write tables, figures and the page that shows them; existing files are replaced.
 
-    Parameters
-    ----------
-    folder
-        Made where it does not exist; files of an earlier time are replaced.
-    digests
-        One per dataset.
-    command
-        The command that makes them again.
-    absent
-        Datasets of the grid that are not there, named on the page.
-    baseline
-        Baseline of the percentages of the published reading.
+    The page names the `command` that makes these results, and the datasets that are `absent`.
     """
     for sub in ("tables", "figures"):
         (folder / sub).mkdir(parents=True, exist_ok=True)
@@ -153,8 +138,7 @@ def _page(
     ]
     # the claims come first, as they are what a reader looks for
     for reading, table in sorted(main, key=lambda both: not both[1].name.startswith("claims")):
-        text = markdown(table).replace("### ", f"## {heading(table.name, reading)}: ", 1)
-        lines += [text]
+        lines.append(markdown(table).replace("### ", f"## {heading(table.name, reading)}: ", 1))
     lines += ["## Figures", "", escaped(CAPTION), ""]
     for digest in digests:
         for hybrid in (False, True):

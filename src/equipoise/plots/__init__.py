@@ -1,9 +1,8 @@
-"""Pictures with matplotlib: reliability per group, rates of data and model, frontiers.
+"""Plots with matplotlib: reliability per group, rates of data and model, frontiers.
 
-Each function draws on the axes it is given, or on a new figure of pyplot's where it is given none,
-and returns the axes. Nothing is computed here: the numbers are those of `equipoise.metrics`
-and `equipoise.auditing`. Colours are those of Okabe and Ito, and no two
-series differ in colour alone.
+Each function draws on the axes given, by default those of a new figure, and returns them. The
+numbers are those of `equipoise.metrics` and `equipoise.auditing`. Colours are those of Okabe and
+Ito, and series differ in more than colour.
 """
 
 from equipoise.plots._frontier import plot_frontier

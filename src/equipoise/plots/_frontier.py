@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise._inputs import column, matrix
+from equipoise._inputs import column, matrix, named_columns
 from equipoise.metrics import pareto_front, pareto_mask
 from equipoise.plots._style import (
     COLOURS,
@@ -64,22 +62,22 @@ def plot_frontier(
     ----------
     points
         (point, 2), or a table as `equipoise.search.select` takes: pandas, polars, PyArrow, or a
-        mapping of names to columns. Points that are not finite are left out. Rows that are not
-        accurate enough are for the caller to leave out, see `equipoise.search.within_slack`.
+        mapping of names to columns. Points that are not finite are left out. To leave out rows that
+        are not accurate enough, use `equipoise.search.within_slack`.
     loss
         (point,) names: a colour and a curve for each. By default a table's column "loss",
         and one curve for an array.
     frequency
-        (point,) numbers from 0 to 1, from `equipoise.metrics.frontier_frequency`: how large and
-        dark a point is.
+        (point,) numbers from 0 to 1, from `equipoise.metrics.frontier_frequency`: the size and
+        opacity of a point.
     chosen
         The point to mark: its position, as `equipoise.search.choose` returns it, or its pair.
     reference
-        A pair to compare with, such as the model as it was; what is better in both is shaded.
+        A pair to compare with, such as the model before; what is better in both is shaded.
     columns
         The table's columns to draw.
     xlabel, ylabel
-        What the axes are.
+        Labels of the axes.
     ax
         Axes to draw on; by default those of a new figure.
     """
@@ -160,13 +158,7 @@ def _shade(ax: Axes, pair: Floats) -> None:
 
 def _points(points: Any, loss: Any, wanted: tuple[str, str]) -> tuple[Floats, NDArray[np.object_]]:
     """Return the points (n, 2) and the name of each point's loss, or None."""
-    frame: Any = None
-    if isinstance(points, Mapping):
-        frame = points
-    else:
-        native = nw.from_native(points, eager_only=True, pass_through=True)
-        if isinstance(native, nw.DataFrame):
-            frame = {name: native[name] for name in native.columns}
+    frame = named_columns(points)
     if frame is None:
         array = np.asarray(points, dtype=np.float64)
     else:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 MOST_ROWS = 200
-"""Pairs of group and class that one picture of rates has room for."""
+"""Largest number of lines, one per group and class, in one plot."""
 
 UNDER_TITLE: dict[str, Any] = {
     "loc": "lower left",
@@ -37,7 +37,7 @@ def plot_group_rates(
     base_rates: GroupRates | Mapping[Hashable, Mapping[Hashable, float]] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the rate of each class in each group: in the data, and as the model gives it.
+    """Draw the rate of each class in each group, in the data and by the model.
 
     The data's rate is the share of the label, with its 95% interval (Wilson's); the model's is
     its mean probability. The title has their stochastic proportional equality.
@@ -60,8 +60,8 @@ def plot_group_rates(
 
     Notes
     -----
-    Of groups that make more than 200 rows of the picture, those with most rows of data are drawn,
-    and the axis says how many are not.
+    At most 200 lines, one per group and class, are drawn: those of the largest groups. The axis
+    names the number of groups left out.
     """
     rates = base_rates.rates if isinstance(base_rates, GroupRates) else base_rates
     prob = matrix(y_prob, "y_prob")

@@ -38,7 +38,7 @@ def plot_reliability(
 
     A mark is a bin of top-label confidence: its rows' mean confidence and accuracy, with the 95%
     interval (Wilson's) of the accuracy. On the diagonal the two are equal; below it the model is
-    too sure of itself. The strip at the bottom shows the share of each group's rows in each bin.
+    overconfident. The strip at the bottom shows the share of each group's rows in each bin.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def plot_reliability(
 
     Notes
     -----
-    Of more than 14 groups the 14 with most rows are drawn, and the legend says how many are not.
+    Of more than 14 groups the 14 largest are drawn, and the legend names the number left out.
     """
     table = AuditTable.from_arrays(
         y_true,

@@ -1,4 +1,4 @@
-"""What the pictures share: colours and marks, legends, and which groups are drawn."""
+"""Colours, marks and legends of the plots, and which groups are drawn."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise._inputs import shown
+from equipoise._inputs import need, shown
 from equipoise.auditing import wilson
 from equipoise.metrics import AuditTable
 
@@ -31,35 +31,25 @@ LONGEST = 40
 """Characters of a name that are shown."""
 
 OUTSIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0.0}
-"""Where a legend of many stands."""
+"""Place of a legend with many entries: beside the axes."""
 
 
 def axes_of(ax: Any, size: tuple[float, float]) -> Axes:
     """Return the axes given, or those of a new figure."""
-    try:
-        from matplotlib.axes import Axes
-    except ImportError:
-        raise ImportError(
-            "plots need matplotlib; install it with: pip install 'equipoise[plot]'"
-        ) from None
+    Axes = need("matplotlib.axes", "plot", what="drawing").Axes
     if ax is None:
         import matplotlib.pyplot as plt
 
         return plt.subplots(figsize=size, layout="constrained")[1]
     if not isinstance(ax, Axes):
         raise TypeError(f"ax must be one matplotlib Axes, got {type(ax).__name__}")
-    return ax
+    return ax  # type: ignore[no-any-return]
 
 
 def blank_figure(**options: Any) -> Figure:
-    """Return a figure with nothing in it, which no window shows."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError(
-            "figures need matplotlib; install it with: pip install 'equipoise[plot]'"
-        ) from None
-    return Figure(**options)
+    """Return an empty figure, which no window shows."""
+    figure: Figure = need("matplotlib.figure", "plot", what="drawing").Figure(**options)
+    return figure
 
 
 def look(i: int) -> dict[str, Any]:
@@ -85,7 +75,7 @@ def short_name(name: Hashable) -> str:
 def legend(
     ax: Axes, handles: list[Any], names: list[str], left_out: str | None, **place: Any
 ) -> None:
-    """Put up a legend, under a title that says what was left out."""
+    """Draw a legend, under a title that names what was left out."""
     # named afterwards: matplotlib leaves out a name that begins with an underscore
     numbers = [str(i) for i in range(len(handles))]
     small: dict[str, Any] = {"fontsize": "small", "title_fontsize": "small", "frameon": False}
@@ -95,7 +85,7 @@ def legend(
 
 
 def largest(table: AuditTable, most: int) -> tuple[list[Hashable], str | None]:
-    """Return the groups to draw, in their own order, and what to say of the others."""
+    """Return the groups to draw, in their own order, and a note about the others."""
     if len(table.groups) <= most:
         return list(table.groups), None
     rows = table["rows"]
@@ -107,6 +97,6 @@ def largest(table: AuditTable, most: int) -> tuple[list[Hashable], str | None]:
 
 
 def arms(share: Floats, n: Floats) -> Floats:
-    """Return how far the 95% score interval of binomial shares goes down and up."""
+    """Return the distances from binomial shares to the ends of their 95% score intervals."""
     low, high = wilson(share, 1.0 / n, statistics.NormalDist().inv_cdf(0.975))
     return np.maximum([share - low, high - share], 0.0)  # at 0 and 1 rounding is negative

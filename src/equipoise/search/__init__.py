@@ -1,6 +1,6 @@
-"""Choosing: selection within an accuracy slack, and the search on one's own data.
+"""Selection within an accuracy slack, and the search for trade-offs on your own data.
 
-Choosing among runs needs no torch; the search is loaded where it is first used.
+Selection needs no torch; the search is loaded where it is first used.
 """
 
 from __future__ import annotations
@@ -8,41 +8,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise._door import opened_late
-from equipoise.metrics import (
-    curve,
-    frontier_frequency,
-    hypervolume,
-    pareto_front,
-    pareto_mask,
-)
-from equipoise.search._choice import (
-    balanced_score,
-    baseline_medians,
-    choose,
-    within_slack,
-)
+from equipoise.search._choice import balanced_score, baseline_medians, choose, within_slack
 from equipoise.search._interval import mean_interval
 from equipoise.search._selection import select
 
 if TYPE_CHECKING:
     from equipoise.search._plan import POOLED
-    from equipoise.search._results import Tradeoffs, Trial
     from equipoise.search._search import FrontierSearch
 
 __all__ = [
     "POOLED",
     "FrontierSearch",
-    "Tradeoffs",
-    "Trial",
     "balanced_score",
     "baseline_medians",
     "choose",
-    "curve",
-    "frontier_frequency",
-    "hypervolume",
     "mean_interval",
-    "pareto_front",
-    "pareto_mask",
     "select",
     "within_slack",
 ]

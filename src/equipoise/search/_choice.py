@@ -1,4 +1,4 @@
-"""One row of arrays: within an accuracy slack, the best by an objective."""
+"""The choice among rows of arrays: within an accuracy slack, the best by an objective."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BASELINE = "ce"
 """The loss whose medians are the unit of the balanced score."""
 
 TOLERANCE = 1e-9
-"""Differences of accuracy closer than this to the slack equal it."""
+"""Differences of accuracy within this of the slack count as equal to it."""
 
 
 def within_slack(accuracy: Any, slack: float = 0.05, best: float | None = None) -> Mask:

@@ -1,4 +1,4 @@
-"""What a search trains: groups after pooling, configurations, and splits of the rows."""
+"""The plan of a search: groups after pooling, configurations, and splits of the rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 POOLED = "(small groups)"
-"""The group that groups below the minimum size are pooled into."""
+"""Name of the group that small groups are pooled into."""
 
 WEIGHTS = (0.0, 0.5, 1.0)
 """The steps t of `rho="auto"`, from equal weights to the groups' shares."""
@@ -28,11 +28,9 @@ WEIGHTS = (0.0, 0.5, 1.0)
 def pooled_groups(
     rows: FitRows, least: int, policy: str
 ) -> tuple[Ints, list[Hashable], dict[Hashable, int]]:
-    """Put groups of fewer than `least` rows together, by the policy "pool", "keep" or "error".
+    """Pool groups of fewer than `least` rows, by the policy "pool", "keep" or "error".
 
-    Returns
-    -------
-    Each row's group (n,), the groups, and the rows of each group that was pooled.
+    Returns each row's group (n,), the groups, and the number of rows of each pooled group.
     """
     members, groups = rows.group, rows.groups
     count = np.bincount(members, minlength=len(groups))
@@ -70,14 +68,14 @@ def trials_of(
     *,
     control: bool,
 ) -> list[Trial]:
-    """Return all configurations, cross-entropy first and the others mixed."""
+    """Return all configurations, cross-entropy first and the others in random order."""
     rhos = _rhos(rho, groups, share)
     found = []
     for name in names:
         if name != "ce":
             lams = [float(v) for v in lam] if LOSSES[name].added else [1.0]
             found += [Trial(name, weights, v) for weights, v in itertools.product(rhos, lams)]
-    # a search that is stopped has then tried some of every loss
+    # in random order, so that a search that is stopped has tried some of every loss
     order = np.random.default_rng(0).permutation(len(found))
     budget = max((sum(t.loss == name for t in found) for name in names), default=1)
     controls = max(1, budget) if control else int("ce" in names)

@@ -1,7 +1,7 @@
-"""What a search found: points of PE, ECE and accuracy, their frontier, and the choice among them.
+"""Results of a search: points of PE, ECE and accuracy, their frontier, and the choice among them.
 
-A point is a configuration after some epoch with some calibration, measured on several splits.
-Choices look at validation only, averaged over the splits.
+A point is a configuration at one epoch with one calibration, measured on several splits. Choices
+use validation only, averaged over the splits.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise._inputs import decode
 from equipoise.metrics import frontier_frequency, pareto_mask
 from equipoise.search._choice import BASELINE, balanced_score, baseline_medians, within_slack
 from equipoise.search._interval import mean_interval
 from equipoise.search._selection import select
-from equipoise.training import run_column
+from equipoise.training import long_frame, run_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,21 +41,11 @@ class Trial:
 
 @dataclasses.dataclass(frozen=True)
 class Tradeoffs:
-    """Trials and what was measured of them.
-
-    Attributes
-    ----------
-    trials
-        The configurations that are done.
-    columns
-        Name, as in `equipoise.training.train_stack`, to values (trial, split, epoch).
-    calibrate
-        Calibrations to consider: None, "common", "group".
-    """
+    """The finished trials and their metrics."""
 
     trials: list[Trial]
-    columns: dict[str, Floats]
-    calibrate: tuple[str | None, ...]
+    columns: dict[str, Floats]  # names as in `train_stack` to values (trial, split, epoch)
+    calibrate: tuple[str | None, ...]  # calibrations to consider: None, "common", "group"
 
     @property
     def splits(self) -> int:
@@ -69,22 +60,16 @@ class Tradeoffs:
         return np.moveaxis(stacked, 2, 0).reshape(self.splits, -1)
 
     def described(self) -> dict[str, NDArray[Any]]:
-        """Return what each point is, (point,)."""
+        """Return the configuration, calibration and epoch of each point, (point,)."""
         epochs = self.columns["diverged"].shape[2]
         shape = (len(self.calibrate), len(self.trials), epochs)
         how, trial, epoch = (i.ravel() for i in np.indices(shape))
-
-        def of(values: list[Any], index: NDArray[Any]) -> NDArray[Any]:
-            column = np.empty(len(values), object)
-            column[:] = values
-            return np.asarray(column[index])
-
         return {
-            "loss": of([t.loss for t in self.trials], trial),
-            "rho": of([t.rho for t in self.trials], trial),
+            "loss": decode(trial, [t.loss for t in self.trials]),
+            "rho": decode(trial, [t.rho for t in self.trials]),
             "lam": np.array([t.lam for t in self.trials])[trial],
             "control": np.array([t.control for t in self.trials])[trial],
-            "calibrate": of([c or "none" for c in self.calibrate], how),
+            "calibrate": decode(how, [c or "none" for c in self.calibrate]),
             "epoch": epoch + 1,
         }
 
@@ -97,7 +82,7 @@ class Tradeoffs:
         return found
 
     def choice(self, objective: Objective, slack: float, loss: str | None = None) -> dict[str, Any]:
-        """Return the row of `table` that is best on validation, as `equipoise.search.select`."""
+        """Return the row of `table` that `equipoise.search.select` chooses."""
         table = self.table()
         table["val_ece15"] = table["val_ece"]  # select knows the ECE by its bins
         if np.isnan(table["val_pe"]).all():  # without groups there is no PE
@@ -109,14 +94,7 @@ class Tradeoffs:
 
     def frame(self) -> pd.DataFrame:
         """Return every trial, split and epoch, with all columns."""
-        import pandas as pd
-
-        trial, split, epoch = (i.ravel() for i in np.indices(self.columns["diverged"].shape))
-        frame = pd.DataFrame([dataclasses.asdict(t) for t in self.trials]).iloc[trial]
-        frame = frame.reset_index(drop=True)
-        frame["split"], frame["epoch"] = split, epoch + 1
-        values = pd.DataFrame({name: array.ravel() for name, array in self.columns.items()})
-        return pd.concat([frame, values], axis=1)
+        return long_frame(self.trials, self.columns, ("split", "epoch"))
 
     def frontier(self, slack: float) -> pd.DataFrame:
         """Return the frontier of validation PE and ECE within the slack, and its test figures."""
@@ -182,7 +160,7 @@ class Tradeoffs:
         )
 
     def _test_scores(self, row: dict[str, Any], objective: Objective, slack: float) -> Floats:
-        """Return the objective of a point with the test figures of each split, (split,)."""
+        """Return the objective of a point on the test set of each split, (split,)."""
         test = {m: self.values("test", m)[:, row["point"]] for m in METRICS}
         if callable(objective):
             rows = [

@@ -1,8 +1,9 @@
-"""Every trade-off of PE, ECE and accuracy on one's own data, and the model at a chosen point."""
+"""The search for trade-offs of PE, ECE and accuracy, and the model at a chosen point."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import time
 import warnings
@@ -14,11 +15,11 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from equipoise._files import read_model, write_model
-from equipoise._inputs import from_plain, to_plain
+from equipoise._files import write_model
+from equipoise._inputs import decode, from_plain, to_plain
 from equipoise.calibration import GroupTemperatureScaling
 from equipoise.datasets import Split
-from equipoise.search._choice import OBJECTIVES, within_slack
+from equipoise.search._choice import check_objective, within_slack
 from equipoise.search._plan import POOLED, pooled_groups, splits_of, trials_of
 from equipoise.search._results import Objective, Tradeoffs, Trial
 from equipoise.training import (
@@ -30,8 +31,7 @@ from equipoise.training import (
     GroupEstimator,
     GroupwiseMLPClassifier,
     checked_rows,
-    rho_from_plain,
-    rho_to_plain,
+    group_shares,
     train_stack,
 )
 
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-FORMAT = "equipoise.FrontierSearch/1"
 
 BLOCK = 64
 """Configurations that train at a time; of a search that is stopped, whole blocks are kept."""
@@ -72,7 +70,7 @@ class FrontierSearch(GroupEstimator):
     n_seeds
         Number of splits, each with its own initial weights.
     slack
-        Largest accuracy given up: a choice is within this of the best validation accuracy.
+        Largest loss of accuracy accepted, against the best validation accuracy.
     calibrate
         Calibrations to consider: None, "common" and "group".
     objective
@@ -86,14 +84,14 @@ class FrontierSearch(GroupEstimator):
     max_epochs, hidden_layer_sizes, learning_rate, batch_size
         As in `GroupwiseMLPClassifier`; every epoch is a candidate.
     min_group_size, small_groups
-        What to do with groups of fewer rows: "pool" them into one (a single small group stays as
-        it is), "keep" them, or "error". Pooling warns.
+        Groups with fewer rows are small: "pool" merges them into one, with a warning (a single
+        small group stays as it is); "keep"; or "error".
     shrinkage, unseen_group, sensitive_columns
         As in `GroupwiseMLPClassifier`.
     refit
         Whether `fit` ends with the model of the default choice, trained on all rows.
     time_limit
-        Seconds after which the search stops and keeps what is done.
+        Seconds after which the search stops, keeping the finished configurations.
     progress
         True draws a bar on stderr; a function is called with the runs x epochs done and in all.
     random_state
@@ -105,7 +103,7 @@ class FrontierSearch(GroupEstimator):
     frontier_ : pandas frame of the points on the frontier of validation PE and ECE, with their
         test figures, 95% intervals over the splits and the frequency of being on the frontier
     verdict_ : str, whether the choice beats cross-entropy given as many runs
-    comparison_ : dict, the numbers behind it
+    comparison_ : dict, the numbers behind the verdict
     best_estimator_ : the model of the default choice
     pooled_ : dict from group to its rows, of the groups that were pooled
     stopped_ : bool, whether the search was stopped before its end
@@ -121,6 +119,8 @@ class FrontierSearch(GroupEstimator):
     >>> model.predict_proba(X[:2], sensitive_features=a[:2]).shape
     (2, 2)
     """
+
+    _format = "equipoise.FrontierSearch/1"
 
     def __init__(
         self,
@@ -201,13 +201,13 @@ class FrontierSearch(GroupEstimator):
         )
         self.classes_ = rows.classes
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        share = rows.group_shares(members, len(self.groups_))
+        share = group_shares(members, rows.weight, len(self.groups_))
         trials = trials_of(
             self._loss_names(), self.rho, self.lam, self.groups_, share, control=self.control
         )
         splits = splits_of(rows, members, self.cv, self.n_seeds, seed)
         self._found = self._train(splits, trials, seed, started)
-        # kept for models that are chosen later, and trained on all rows
+        # kept for `select`, which trains on all rows
         self._rows, self._members, self._seed = rows, members, seed
         self.verdict_, self.comparison_ = self._found.verdict(self.objective, self.slack)
         self.__dict__.pop("best_estimator_", None)
@@ -217,14 +217,12 @@ class FrontierSearch(GroupEstimator):
 
     def _check_params(self) -> None:
         names = self._loss_names()
-        unknown = [name for name in names if name not in LOSS_NAMES]
-        if unknown:
-            raise ValueError(f"unknown loss {unknown[0]!r}; there are {', '.join(LOSS_NAMES)}")
         if not names or not len(self.lam):
             raise ValueError("loss and lam must name at least one each")
-        for name in ("n_seeds", "max_epochs", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)!r}")
+        for name in names:
+            self._model(name, None, 1.0, self.max_epochs, None)._check_params()
+        if self.n_seeds < 1:
+            raise ValueError(f"n_seeds must be at least 1, got {self.n_seeds!r}")
         if not set(self.calibrate) <= set(CALIBRATIONS) or not len(self.calibrate):
             raise ValueError(
                 f"calibrate must list None, 'common' or 'group', got {self.calibrate!r}"
@@ -233,15 +231,11 @@ class FrontierSearch(GroupEstimator):
             raise ValueError(
                 f"small_groups must be 'pool', 'keep' or 'error', got {self.small_groups!r}"
             )
-        if not callable(self.objective) and self.objective not in OBJECTIVES:
-            raise ValueError(
-                "objective must be 'balanced', 'pe', 'ece' or a function of a row, "
-                f"got {self.objective!r}"
-            )
+        if not callable(self.objective):
+            check_objective(self.objective)
         if self.time_limit is not None and not self.time_limit > 0:
             raise ValueError(f"time_limit must be positive seconds, got {self.time_limit!r}")
         within_slack(np.zeros(1), self.slack)
-        self._model("ce", None, 1.0, self.max_epochs, None)._check_params()
 
     def _loss_names(self) -> list[str]:
         if isinstance(self.loss, str):
@@ -255,49 +249,42 @@ class FrontierSearch(GroupEstimator):
 
         most = 1 + max(t.control for t in trials)
         inits = np.random.default_rng(seed).integers(2**31, size=(len(splits), most))
+        shape = (len(trials), len(splits), self.max_epochs)
         columns: dict[str, Floats] = {}
-        done, self.stopped_ = 0, False
-        total = len(trials) * len(splits) * self.max_epochs
-        with Bar(self.progress, total, len(trials) * len(splits), "searching") as advance:
+        done, self.stopped_, rate = 0, False, float(self.learning_rate)
+        end = np.inf if self.time_limit is None else started + self.time_limit
+        with Bar(self.progress, math.prod(shape), len(trials) * len(splits), "searching") as bar:
+
+            def train(split: Split, configs: list[Config], split_seed: int) -> dict[str, Floats]:
+                seen = 0
+
+                def step(done: int, _: int) -> None:
+                    nonlocal seen
+                    bar(done - seen)
+                    seen = done
+                    if time.monotonic() > end:
+                        raise _Stopped
+
+                return train_stack(
+                    split,
+                    configs,
+                    max_epochs=self.max_epochs,
+                    batch_size=self.batch_size,
+                    hidden_layer_sizes=self._hidden(),
+                    split_seed=split_seed,
+                    # as many chunks as threads, all of one size
+                    chunk=min(CHUNK, max(8, -(-len(configs) // torch.get_num_threads()))),
+                    progress=step,
+                ).columns
+
             try:
                 for block in np.array_split(np.arange(len(trials)), -(-len(trials) // BLOCK)):
-                    # as many chunks as threads, all of one size
-                    chunk = min(CHUNK, max(8, -(-len(block) // torch.get_num_threads())))
                     for s, split in enumerate(splits):
-                        seen = 0
-
-                        def step(done: int, _: int) -> None:
-                            nonlocal seen
-                            advance(done - seen)
-                            seen = done
-                            if (
-                                self.time_limit is not None
-                                and time.monotonic() - started > self.time_limit
-                            ):
-                                raise _Stopped
-
                         configs = [
-                            Config(
-                                trials[i].loss,
-                                trials[i].rho,
-                                trials[i].lam,
-                                int(inits[s, trials[i].control]),
-                                float(self.learning_rate),
-                            )
-                            for i in block
+                            Config(t.loss, t.rho, t.lam, int(inits[s, t.control]), rate)
+                            for t in (trials[i] for i in block)
                         ]
-                        result = train_stack(
-                            split,
-                            configs,
-                            max_epochs=self.max_epochs,
-                            batch_size=self.batch_size,
-                            hidden_layer_sizes=self._model("ce", None, 1.0, 1, None)._hidden(),
-                            split_seed=seed + s,
-                            chunk=chunk,
-                            progress=step,
-                        )
-                        for name, values in result.columns.items():
-                            shape = (len(trials), len(splits), self.max_epochs)
+                        for name, values in train(split, configs, seed + s).items():
                             columns.setdefault(name, np.full(shape, np.nan))[block, s] = values
                     done = int(block[-1]) + 1
             except (_Stopped, KeyboardInterrupt):
@@ -369,7 +356,7 @@ class FrontierSearch(GroupEstimator):
             lam, calibrate, epoch, and val_accuracy, val_pe, val_ece, val_log_loss and
             val_pe_deterministic, averaged over the splits.
         slack
-            Largest accuracy given up, against the best row.
+            Largest loss of accuracy accepted, against the best row.
         loss
             Choose among the rows of this loss only.
 
@@ -387,15 +374,11 @@ class FrontierSearch(GroupEstimator):
             self.slack if slack is None else slack,
             loss,
         )
-        weights = None
-        if row["rho"] is not None:
-            weights = dict(zip(self.groups_, row["rho"], strict=True))
+        weights = row["rho"] and dict(zip(self.groups_, row["rho"], strict=True))
         how = None if row["calibrate"] == "none" else row["calibrate"]
         model = self._model(row["loss"], weights, row["lam"], row["epoch"], how)
-        rows, own = self._rows, None
-        if self.groups_:
-            own = np.empty(len(self._members), object)
-            own[:] = [self.groups_[g] for g in self._members]
+        rows = self._rows
+        own = decode(self._members, self.groups_) if self.groups_ else None
         model.fit(rows.X, rows.y, sensitive_features=own, sample_weight=rows.weight)
         if hasattr(self, "feature_names_in_"):
             model.feature_names_in_ = self.feature_names_in_
@@ -442,8 +425,9 @@ class FrontierSearch(GroupEstimator):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write parameters, results and the default model as one file, without the rows.
 
-        A splitter `cv`, a function `progress` and a generator `random_state` cannot be written;
-        `load` gives their defaults instead.
+        After `load` all results are there and the default model predicts; `select` trains on the
+        rows, so it needs another `fit`. A splitter `cv`, a function `progress` and a generator
+        `random_state` cannot be written; `load` gives their defaults instead.
         """
         found = self._tradeoffs()
         if callable(self.objective):
@@ -451,19 +435,9 @@ class FrontierSearch(GroupEstimator):
                 "objective is a function, which cannot be saved; name one before that: "
                 "set_params(objective='balanced')"
             )
-        params = self.get_params()
-        rho = rho_to_plain(params.pop("rho"))
-        for name, kinds in {"cv": int, "progress": bool, "random_state": int}.items():
-            if not isinstance(params[name], kinds | np.integer | None):
-                del params[name]
-        about = {
-            "format": FORMAT,
-            "params": {k: to_plain(v) for k, v in params.items()} | {"rho": rho},
-            "classes": [to_plain(v) for v in self.classes_.tolist()],
-            "groups": [to_plain(g) for g in self.groups_],
+        about = self._header() | {
             "pooled": [[to_plain(g), n] for g, n in self.pooled_.items()],
             "n_features": self.n_features_in_,
-            "features": getattr(self, "feature_names_in_", np.array([])).tolist() or None,
             "columns": list(found.columns),
             "trials": [to_plain(dataclasses.astuple(t)) for t in found.trials],
             "verdict": self.verdict_,
@@ -478,45 +452,22 @@ class FrontierSearch(GroupEstimator):
             arrays |= {f"model.{name}": values for name, values in own.items()}
         write_model(path, about, arrays)
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote; anything else is refused.
-
-        All results are there, and the default model predicts. `select` needs the rows: fit again.
-        """
-        about, arrays = read_model(path)
-        try:
-            return cls._from_file(about, arrays)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"{os.fspath(path)} is not a saved {cls.__name__}: {error}") from None
-
-    @classmethod
-    def _from_file(cls, about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        if about["format"] != FORMAT:
-            raise ValueError(f"its format is {about['format']!r}")
-        params = {k: from_plain(v) for k, v in about["params"].items()}
-        search = cls(**params | {"rho": rho_from_plain(about["params"]["rho"])})
-        search._check_params()
-        search.classes_ = np.array([from_plain(v) for v in about["classes"]])
-        search.groups_ = [from_plain(g) for g in about["groups"]]
-        search.pooled_ = {from_plain(g): n for g, n in about["pooled"]}
-        search.n_features_in_ = about["n_features"]
-        if about["features"] is not None:
-            search.feature_names_in_ = np.array(about["features"], dtype=object)
-        search.verdict_, search.stopped_ = about["verdict"], about["stopped"]
-        search.comparison_ = {k: from_plain(v) for k, v in about["comparison"].items()}
+    def _restore(self, about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        self.pooled_ = {from_plain(g): n for g, n in about["pooled"]}
+        self.n_features_in_ = about["n_features"]
+        self.verdict_, self.stopped_ = about["verdict"], about["stopped"]
+        self.comparison_ = {k: from_plain(v) for k, v in about["comparison"].items()}
         trials = [Trial(*from_plain(t)) for t in about["trials"]]
         columns = {name: arrays[f"results.{name}"] for name in about["columns"]}
         shape = (len(trials), *columns["diverged"].shape[1:])
         if len(shape) != 3 or any(values.shape != shape for values in columns.values()):
             raise ValueError("its results do not fit its configurations")
-        search._found = Tradeoffs(trials, columns, tuple(search.calibrate))
+        self._found = Tradeoffs(trials, columns, tuple(self.calibrate))
         if about["model"] is not None:
             own = {k.removeprefix("model."): v for k, v in arrays.items() if k[:6] == "model."}
             model = GroupwiseMLPClassifier._from_file(about["model"], own)
             model.choice_ = {k: from_plain(v) for k, v in model.extra_.pop("choice").items()}
-            search.best_estimator_ = model
-        return search
+            self.best_estimator_ = model
 
 
 def _unpool(model: GroupwiseMLPClassifier, pooled: dict[Hashable, int]) -> None:

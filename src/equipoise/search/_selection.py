@@ -1,4 +1,4 @@
-"""One run of a table, chosen on validation."""
+"""The choice of one row of a table of runs, on validation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise._inputs import matrix
+from equipoise._inputs import matrix, named_columns
 from equipoise.search._choice import BASELINE, Objective, check_objective, choose, within_slack
 from equipoise.training import CALIBRATIONS, run_column
 
@@ -45,11 +45,10 @@ def select(
         A row qualifies if its accuracy is above the best of all rows minus this; see
         `within_slack`.
     objective
-        What to minimise: "pe", "ece", or "balanced", their sum in units of the
-        medians of the qualifying rows of loss "ce"; see `balanced_score`. Rows whose PE or
-        ECE is not finite are neither chosen nor in a median. Or a function that takes a row as a
-        dictionary and returns a number, lower being better and nan meaning never; it sees only
-        the rows that may be chosen.
+        Objective to minimise: "pe", "ece", or "balanced", their sum in units of the medians of the
+        qualifying rows of loss "ce" (see `balanced_score`). Rows whose PE or ECE is not finite are
+        ignored. Or a function of a row, as a dictionary, that returns a number: lower is better,
+        and nan excludes the row. It gets only rows that may be chosen.
     calibration
         The temperatures applied: None, "common" or "group". No effect on a function.
     n_bins
@@ -110,19 +109,14 @@ def select(
 
 def _columns(runs: Any) -> dict[str, Any]:
     """Return the columns by name: narwhals series, lists or arrays, all of one length."""
-    columns: dict[str, Any]
-    if isinstance(runs, Mapping):
-        columns = {str(name): _column(values, name) for name, values in runs.items()}
-    else:
-        try:
-            frame = nw.from_native(runs, eager_only=True)
-        except TypeError:
-            raise TypeError(
-                "runs must be a pandas, polars or PyArrow table or a mapping of names to columns, "
-                f"got {type(runs).__name__}; collect a lazy frame, and convert a DuckDB relation "
-                "with to_arrow_table()"
-            ) from None
-        columns = {name: frame[name] for name in frame.columns}
+    named = named_columns(runs)
+    if named is None:
+        raise TypeError(
+            "runs must be a pandas, polars or PyArrow table or a mapping of names to columns, "
+            f"got {type(runs).__name__}; collect a lazy frame, and convert a DuckDB relation "
+            "with to_arrow_table()"
+        )
+    columns = {str(name): _column(values, name) for name, values in named.items()}
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"the columns of runs differ in length: {lengths}")

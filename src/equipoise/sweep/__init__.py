@@ -1,4 +1,4 @@
-"""Sweeps: a grid of runs on a dataset, cut into parts that survive anything.
+"""Sweeps: a grid of runs on a dataset, stored in parts that an interruption does not lose.
 
 ::
 
@@ -7,7 +7,7 @@
     run(work)
     store.query("select loss, min(val_pe) from runs group by loss")
 
-A sweep that was stopped, or killed, does only what is missing when it is run again.
+A sweep that was stopped or killed runs only the missing parts when it is run again.
 """
 
 from equipoise.sweep._execution import Work, plan, run

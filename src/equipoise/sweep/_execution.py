@@ -1,4 +1,4 @@
-"""Running what is missing of one or more sweeps, on this machine or on a Ray cluster."""
+"""Running the missing parts of one or more sweeps, on this machine or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, TypeAlias
 
+from equipoise._inputs import need
 from equipoise.datasets import Dataset
 from equipoise.sweep._grid import RunPart, Sweep, fingerprint
 from equipoise.sweep._store import Store, encode, to_table
 from equipoise.training import LOSSES, Bar, Loss, run_in_threads, torch_threads, train_stack
 
 POLL = 1.0
-"""Seconds between two looks at a part that another process has claimed."""
+"""Seconds between checks of a part that another process has claimed."""
 
 RETRIES = 5
-"""How often Ray starts a part again whose worker or node died."""
+"""Restarts by Ray of a part whose worker or node died."""
 
 
 Step: TypeAlias = Callable[[int, int], None]
-"""Told the runs x epochs done and in all; raises where the part is no longer wanted."""
+"""Called with the runs x epochs done and in all; raises to cancel the part."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +89,7 @@ def run(
     work
         From `plan`, of one or more sweeps.
     losses
-        What each loss's name stands for.
+        The loss that each name stands for.
     engine
         "local": this machine's cores. "ray": a Ray cluster (extra `ray`).
     address
@@ -127,7 +128,7 @@ def run(
             while missing:
                 make_all(missing, make, at_once, advance)
                 missing = [w for w in missing if not w.done()]
-                # what another process has done in the meantime counts too
+                # parts that another process has finished count too
                 advance(total - sum(w.steps for w in missing) - bar.done)
                 if missing:
                     time.sleep(POLL)
@@ -166,11 +167,11 @@ def compute(
 
 
 class _Stopped(Exception):
-    """Ends a part that is no longer wanted."""
+    """Cancels a part."""
 
 
 def make_all(work: list[Work], make: Make, at_once: int, advance: Callable[[int], None]) -> None:
-    """Make and keep each part, but for those that another process holds."""
+    """Make and keep each part, except those that another process holds."""
     stop = threading.Event()
 
     def one(item: Work) -> None:
@@ -211,13 +212,7 @@ def _local(
 def _ray(
     work: list[Work], losses: Mapping[str, Loss], address: str | None, workers: int | None
 ) -> Iterator[tuple[Make, int]]:
-    try:
-        import ray
-    except ImportError:
-        raise ImportError(
-            "the engine 'ray' needs Ray; install it with: pip install 'equipoise[ray]'"
-        ) from None
-
+    ray = need("ray", "ray", what="the engine 'ray'")
     started = not ray.is_initialized()
     if started:
         _knock(address or "")
@@ -255,7 +250,7 @@ def _ray(
             return made
 
         # twice the cores: none waits for the driver to write a file
-        cores = ray.cluster_resources().get("CPU", 1)  # type: ignore[no-untyped-call]
+        cores = ray.cluster_resources().get("CPU", 1)
         yield make, workers or 2 * max(1, int(cores))
     finally:
         if started:

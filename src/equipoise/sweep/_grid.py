@@ -1,4 +1,4 @@
-"""What a sweep is: a plain description, and its cut into parts."""
+"""The description of a sweep, and how it is cut into parts."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ RUNS = 128
 """Runs of a part at most: four chunks of the engine, some minutes on one core."""
 
 FORMAT = 1
-"""To be raised when the same description gives other numbers or, `RUNS` being another, other parts:
-older ones are not reused then."""
+"""Raised when the same description gives other numbers or other parts, so that old parts are not
+reused."""
 
 CONTROL_STEP = 1000
 """The j-th control of seed s starts from the weights of seed s + 1000 j."""
@@ -76,16 +76,14 @@ class Sweep:
     loss
         Losses to train with.
     rho
-        Weights of group 1, or one tuple of weights for each. Techniques without groups (ce) run
-        once.
+        Weights of group 1, or tuples with a weight per group. The ungrouped loss (ce) runs once.
     lam
-        Strengths of the added term. Techniques without one (ce, ls, fl, flsd) run once for each
-        rho.
+        Strengths of the added term. Losses without one (ls, fl, flsd) run once for each rho.
     seeds
         Each fixes the split, the order of the batches and the initial weights.
     controls
-        Runs of plain cross-entropy for each seed, the first being the usual one and the others
-        starting from other weights: what the best of so many runs gives with cross-entropy alone.
+        Runs of plain cross-entropy for each seed, each from other initial weights: the control for
+        the best of as many runs of another loss.
     max_epochs, batch_size, hidden_layer_sizes, output_relu, learning_rate
         Training and network, as in `equipoise.training.train_stack`.
     stratify
@@ -199,6 +197,12 @@ class Sweep:
         return found
 
 
+_SHARED = (
+    "dataset", "max_epochs", "batch_size", "hidden_layer_sizes", "output_relu", "stratify",
+)  # fmt: skip
+"""Fields of a sweep that all its runs depend on."""
+
+
 @dataclasses.dataclass(frozen=True)
 class RunPart:
     """Some runs of a sweep that share a split: the unit of work, and one file of the store."""
@@ -211,33 +215,21 @@ class RunPart:
     @property
     def key(self) -> str:
         """A hash of all that the numbers depend on."""
-        shared = {
-            k: v
-            for k, v in self.sweep.to_dict().items()
-            if k
-            in (
-                "dataset",
-                "max_epochs",
-                "batch_size",
-                "hidden_layer_sizes",
-                "output_relu",
-                "stratify",
-            )
-        }
+        sweep = self.sweep.to_dict()
         what = {
             "format": FORMAT,
             "data": self.data,
             "split_seed": self.seed,
             "configs": [dataclasses.asdict(c) for c in self.configs],
-            **shared,
+            **{name: sweep[name] for name in _SHARED},
         }
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:20]
 
 
 def meanings(losses_named: Iterable[str], losses: Mapping[str, Loss]) -> dict[str, str]:
-    """Return a hash of each loss's loss that is not the library's own.
+    """Return a hash of each loss that is not the library's own.
 
-    It is of the loss's own text and attributes: what its function calls in turn is not looked at.
+    It covers the source of the loss's function and its attributes, not the functions it calls.
     """
     found = {}
     for name in losses_named:
@@ -249,7 +241,7 @@ def meanings(losses_named: Iterable[str], losses: Mapping[str, Loss]) -> dict[st
 
 
 def _text(function: Callable[..., Any]) -> str:
-    """Return a function's text without comments and docstring, or its name where there is none."""
+    """Return a function's source without comments and docstring, or its name without a source."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):

@@ -1,7 +1,7 @@
 """A folder with the results of a sweep: one Parquet file per part, written whole or not at all.
 
-Resuming is listing: a part whose file is there is done. Files are named by the hash of all that
-their numbers depend on, so a changed description never meets an old file.
+A part whose file exists is done. A file is named by the hash of all that its numbers depend on, so
+a changed description never reads an old file.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Store:
     data
         The fingerprint of the data.
     losses
-        What each loss's name stands for.
+        The loss that each name stands for.
     """
 
     def __init__(
@@ -76,28 +76,19 @@ class Store:
             ) from None
         if sweep is None:
             return
-        if made_as != FORMAT:
-            raise ValueError(
-                f"{self.folder} was made by a version whose numbers differ (format {made_as}, now "
-                f"{FORMAT}); choose another folder, or remove this one"
-            )
         different = [k for k, v in self.sweep.to_dict().items() if v != sweep.to_dict()[k]]
-        if different:
-            raise ValueError(
-                f"{self.folder} holds another sweep (its {', '.join(different)} differ); "
-                "choose another folder, or remove this one"
-            )
         changed = sorted(dict(meant.items() ^ own.items()))
-        if changed:
-            raise ValueError(
-                f"{self.folder} holds runs with another loss of the name {changed[0]!r}; "
-                "choose another folder or another name, or remove this one"
-            )
-        if data != self.data:
-            raise ValueError(
-                f"{self.folder} holds runs on other data (of {self.sweep.dataset}); "
-                "choose another folder, or remove this one"
-            )
+        if made_as != FORMAT:
+            holds = f"results of a version whose numbers differ (format {made_as}, now {FORMAT})"
+        elif different:
+            holds = f"another sweep (its {', '.join(different)} differ)"
+        elif changed:
+            holds = f"runs with another loss of the name {changed[0]!r}"
+        elif data != self.data:
+            holds = f"runs on other data (of {self.sweep.dataset})"
+        else:
+            return
+        raise ValueError(f"{self.folder} holds {holds}; choose another folder, or remove this one")
 
     def _create(self, path: Path, about: dict[str, Any]) -> None:
         with self._writing():
@@ -113,7 +104,7 @@ class Store:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Explain what goes wrong in writing to the folder."""
+        """Explain errors of writing to the folder."""
         with writing_to(self.folder, "Parts that were finished are safe, and are not run again"):
             yield
 
@@ -126,12 +117,12 @@ class Store:
         return self.path(key).exists()
 
     def set_aside_damaged(self, keys: Iterable[str]) -> list[Path]:
-        """Rename the files that cannot be read back, so that they are made again."""
+        """Rename the files that cannot be read, so that they are made again."""
         found = []
         for key in keys:
             path = self.path(key)
             while is_damaged(path, key):
-                # looked at once more: another process may have set it aside, and made it again
+                # checked again: another process may have replaced it meanwhile
                 with self.claim(key) as mine:
                     if mine and is_damaged(path, key):
                         with self._writing():
@@ -161,18 +152,18 @@ class Store:
             yield False
             return
         try:
-            # who held it before was killed while writing
+            # left by a process that was killed while writing
             for leftover in self.folder.glob(f"{key}.*.tmp"):
                 leftover.unlink(missing_ok=True)
             yield True
         finally:
-            # removed while held: who has opened the old file meanwhile finds the part done
+            # removed while held: a process that opened the old lock finds the part done
             with suppress(OSError):
                 Path(lock.lock_file).unlink()
             lock.release()
 
     def query(self, sql: str, keys: Sequence[str] | None = None) -> duckdb.DuckDBPyRelation:
-        """Ask the store something; its rows are called `runs`. By default all that is finished."""
+        """Query the finished parts, or those with `keys`; the table is called `runs`."""
         import duckdb
 
         if keys is None:
@@ -208,7 +199,7 @@ def to_table(
 
     configs = result.configs
     rhos = [c.rho if has(c, "grouped") else None for c in configs]
-    # of the sweep, not of these runs: all parts have the same columns
+    # decided by the sweep, not by these runs: all parts have the same columns
     several = any(isinstance(rho, tuple) for rho in sweep.rho)
     kind = pa.list_(pa.float64()) if several else pa.float64()
     columns: dict[str, pa.Array] = {
@@ -225,7 +216,7 @@ def to_table(
         if name == "diverged":
             columns[name] = pa.array(flat != 0)
         else:
-            # accuracies are compared with a slack, and are few values: whole, in a dictionary
+            # accuracies are compared with a slack, so exact; they are few values, in a dictionary
             kind = pa.float64() if name.endswith("accuracy") else pa.float32()
             columns[name] = pa.array(flat).cast(kind, safe=False)
     return pa.table(columns)
@@ -255,7 +246,7 @@ def encode(table: pa.Table, key: str) -> bytes:
 
 
 def processor() -> str:
-    """Return what the system calls its processor: another one rounds differently."""
+    """Return the name of the processor: another processor rounds differently."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
         return next(
@@ -274,7 +265,7 @@ def versions(path: Path) -> dict[str, str]:
 
 
 def is_damaged(path: Path, key: str) -> bool:
-    """Return whether a file cannot be read to its last page, or is not what its name says."""
+    """Return whether a file cannot be read to its last page, or holds another part."""
     import pyarrow as pa
     from pyarrow import parquet
 

@@ -1,6 +1,6 @@
 """Training: group-wise calibration losses, the stacked engine, and an estimator.
 
-Names of losses and columns need no torch; everything else is loaded where it is first used.
+Names of losses and columns need no torch; everything else is loaded on first use.
 """
 
 from __future__ import annotations
@@ -12,7 +12,15 @@ from equipoise.training._names import LOSS_NAMES, STOPPING
 from equipoise.training._run_columns import CALIBRATIONS, PARTS, run_column
 
 if TYPE_CHECKING:
-    from equipoise.training._engine import CHUNK, Config, StackResult, epochs_of, train_stack
+    from equipoise.training._engine import (
+        CHUNK,
+        Config,
+        StackResult,
+        epochs_of,
+        long_frame,
+        train_stack,
+    )
+    from equipoise.training._estimator import GroupEstimator
     from equipoise.training._kernel_sum import laplacian_form
     from equipoise.training._losses import (
         LOSSES,
@@ -25,8 +33,8 @@ if TYPE_CHECKING:
     )
     from equipoise.training._mlp import GroupwiseMLPClassifier
     from equipoise.training._progress import Bar
-    from equipoise.training._rho import resolve_rho, rho_from_plain, rho_to_plain
-    from equipoise.training._rows import FitRows, GroupEstimator, checked_rows, hold_out, prepared
+    from equipoise.training._rho import resolve_rho
+    from equipoise.training._rows import FitRows, checked_rows, group_shares, prepared
     from equipoise.training._threads import run_in_threads, torch_threads
 
 __all__ = [
@@ -47,14 +55,13 @@ __all__ = [
     "StackResult",
     "checked_rows",
     "epochs_of",
-    "hold_out",
+    "group_shares",
     "laplacian_form",
+    "long_frame",
     "mmce",
     "mmce_w",
     "prepared",
     "resolve_rho",
-    "rho_from_plain",
-    "rho_to_plain",
     "run_column",
     "run_in_threads",
     "safe_sqrt",

@@ -1,8 +1,7 @@
 """Training and measuring hundreds of configurations at once.
 
-All configurations that share a split train as one tensor program with a leading `config` axis, a
-chunk of them per core, and are measured after every epoch through the stacked audit table and the
-exact temperatures: the same definitions as everywhere else.
+Configurations that share a split train as one tensor program with a leading `config` axis, a chunk
+of them per core. After every epoch the stacked audit table and the exact temperatures measure them.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import dataclasses
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -27,8 +26,6 @@ from equipoise.training._threads import run_in_threads, threads_for, torch_threa
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["Config", "Epoch", "StackResult", "epochs_of", "train_stack"]
 
 Floats = NDArray[np.float64]
 
@@ -63,7 +60,7 @@ class Config:
 
 @dataclasses.dataclass(frozen=True)
 class Epoch:
-    """What is known of a chunk after one epoch: its number from 1 on, and (config,) columns."""
+    """A chunk after one epoch: the epoch's number from 1 on, columns (config,), the networks."""
 
     number: int
     columns: dict[str, Floats]
@@ -96,14 +93,21 @@ class StackResult:
 
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas frame with a row per configuration and epoch."""
-        import pandas as pd
+        return long_frame(self.configs, self.columns, ("epoch",))
 
-        runs, epochs = self.columns["diverged"].shape
-        frame = pd.DataFrame([dataclasses.asdict(c) for c in self.configs])
-        frame = frame.loc[np.repeat(np.arange(runs), epochs)].reset_index(drop=True)
-        frame["epoch"] = np.tile(np.arange(1, epochs + 1), runs)
-        values = pd.DataFrame({name: array.ravel() for name, array in self.columns.items()})
-        return pd.concat([frame, values], axis=1)
+
+def long_frame(
+    configs: Sequence[Any], columns: Mapping[str, Floats], axes: Sequence[str]
+) -> pd.DataFrame:
+    """Return a row per configuration and position along `axes`, the last being the epoch."""
+    import pandas as pd
+
+    which, *places = (index.ravel() for index in np.indices(columns["diverged"].shape))
+    frame = pd.DataFrame([dataclasses.asdict(c) for c in configs]).iloc[which]
+    frame = frame.assign(**dict(zip(axes, places, strict=True))).reset_index(drop=True)
+    frame["epoch"] += 1
+    values = pd.DataFrame({name: array.ravel() for name, array in columns.items()})
+    return pd.concat([frame, values], axis=1)
 
 
 def train_stack(
@@ -152,7 +156,7 @@ def train_stack(
     dtype
         Precision of weights and activations. Metrics are always float64.
     losses
-        What each loss's name stands for.
+        The loss that each name stands for.
     progress
         True draws a bar on stderr; a function is called with the runs x epochs done and in all.
     """
@@ -160,23 +164,16 @@ def train_stack(
     _check(split, configs, max_epochs, batch_size, keep_epochs, losses)
     n_classes = _n_classes(split)
     # a chunk shares its learning rate, and losses stand together, so that each is one call
-    order = sorted(
-        range(len(configs)), key=lambda i: (configs[i].learning_rate, _kind(configs[i]), i)
-    )
-    parts: list[list[int]] = []
-    for i in order:
-        if (
-            parts
-            and len(parts[-1]) < chunk
-            and configs[parts[-1][0]].learning_rate == configs[i].learning_rate
-        ):
-            parts[-1].append(i)
-        else:
-            parts.append([i])
+    order = sorted(range(len(configs)), key=lambda i: (configs[i].learning_rate, _kind(configs[i])))
+    by_rate = itertools.groupby(order, lambda i: configs[i].learning_rate)
+    parts = [
+        own[start : start + chunk]
+        for own in (list(same) for _, same in by_rate)
+        for start in range(0, len(own), chunk)
+    ]
     columns: dict[str, Floats] = {}
     layers: dict[int, list[list[Layer]]] = {e: [[] for _ in configs] for e in keep_epochs}
     stop, lock = threading.Event(), threading.Lock()
-    total = len(configs) * max_epochs
 
     def train(part: list[int]) -> None:
         for epoch in epochs_of(
@@ -205,7 +202,7 @@ def train_stack(
 
     threads = torch.get_num_threads()
     at_once = 1 if device != "cpu" else min(workers or threads, len(parts))
-    with Bar(progress, total) as advance:
+    with Bar(progress, len(configs) * max_epochs) as advance:
         run_in_threads(train, parts, at_once, stop, max(1, threads // at_once))
     return StackResult(configs, columns, layers)
 
@@ -224,7 +221,7 @@ def epochs_of(
     measured: Sequence[str] = ("val", "test"),
     losses: Mapping[str, Loss] = LOSSES,
 ) -> Iterator[Epoch]:
-    """Train one chunk of configurations with one learning rate, for as long as one asks for more.
+    """Train one chunk of configurations, which share a learning rate; yield after every epoch.
 
     A configuration whose logits are no longer finite is stopped and flagged; the others go on.
     `measured` names the parts of the split that are measured; temperatures are fitted on "val".
@@ -232,13 +229,8 @@ def epochs_of(
     n_classes = n_classes or _n_classes(split)
     train = RowTensors(split.train, device, dtype)
     whole, sizes = train.size, (train.X.shape[1], *hidden_layer_sizes, n_classes)
-    network = StackedMLP(
-        sizes,
-        [int(c.seed) for c in configs],
-        output_relu=output_relu,
-        dtype=dtype,
-        device=device,
-    )
+    seeds = [int(c.seed) for c in configs]
+    network = StackedMLP(sizes, seeds, output_relu=output_relu, dtype=dtype, device=device)
     adam = Adam(network.parameters(), configs[0].learning_rate)
     loss = _Losses(configs, device, dtype, losses)
     measure = Measure(split, n_classes, device, dtype, measured, batch_size)
@@ -274,15 +266,15 @@ def epochs_of(
             for parameter in network.parameters():
                 parameter[dead] = 0.0
             adam.forget(dead)
-            loss.silence(dead)
-            stopped = dead.cpu().numpy()
-            columns = {name: np.where(stopped, np.nan, v) for name, v in columns.items()}
-        columns["diverged"] = dead.cpu().numpy().astype(np.float64)
+            loss.silent = dead
+        stopped = dead.cpu().numpy()
+        columns = {name: np.where(stopped, np.nan, v) for name, v in columns.items()}
+        columns["diverged"] = stopped.astype(np.float64)
         yield Epoch(number, columns, network)
 
 
 def _kind(config: Config) -> tuple[str, int]:
-    """Return what configurations must share to be one call of a loss."""
+    """Return what configurations share if one call computes their loss: its name, rho's axes."""
     rho = config.rho
     return config.loss, 0 if rho is None else 1 + (len(rho) if isinstance(rho, tuple) else 0)
 
@@ -291,38 +283,27 @@ class _Losses:
     """The losses of a chunk: one call for each run of configurations of the same kind."""
 
     def __init__(
-        self,
-        configs: Sequence[Config],
-        device: str,
-        dtype: torch.dtype,
-        losses: Mapping[str, Loss],
+        self, configs: Sequence[Config], device: str, dtype: torch.dtype, losses: Mapping[str, Loss]
     ) -> None:
         self.runs: list[tuple[slice, GroupwiseLoss, Tensor]] = []
+        self.silent: Tensor | None = None  # configurations (config,) that get no gradient
         start = 0
-        while start < len(configs):
-            stop = start
-            while stop < len(configs) and _kind(configs[stop]) == _kind(configs[start]):
-                stop += 1
-            some = configs[start:stop]
+        for (name, weighted), same in itertools.groupby(configs, _kind):
+            some = list(same)
             rho, weight = None, torch.ones(1, device=device, dtype=dtype)
-            if some[0].rho is not None and losses[some[0].loss].grouped:
+            if weighted and losses[name].grouped:
                 rho = torch.tensor([c.rho for c in some], device=device, dtype=dtype)
                 weight = group_weights(rho, rho.new_empty(len(some), 1, 2))
             lam = torch.tensor([c.lam for c in some], device=device, dtype=dtype)
-            loss = GroupwiseLoss(losses[some[0].loss], rho, lam)
-            self.runs.append((slice(start, stop), loss, weight))
-            start = stop
-        self.silent: Tensor | None = None
-
-    def silence(self, dead: Tensor) -> None:
-        """Give these configurations no gradient from now on."""
-        self.silent = dead
+            loss = GroupwiseLoss(losses[name], rho, lam)
+            self.runs.append((slice(start, start + len(some)), loss, weight))
+            start += len(some)
 
     def slope(self, logits: Tensor, rows: RowTensors) -> tuple[Tensor, Tensor]:
         """Return the losses (config,), and their gradients (config, n, class) in the logits."""
         leaf = logits.detach().requires_grad_()
         log_prob = leaf.log_softmax(-1)
-        # who is of which group, for each number of weights; one for all where groups are ignored
+        # membership for each number of weights; all rows are one group where groups are ignored
         member = {
             n: membership(rows.group, n, leaf.dtype) if n > 1 else leaf.new_ones(len(rows.y), 1)
             for n in {weight.shape[-1] for _, _, weight in self.runs}
@@ -367,13 +348,14 @@ def _check(
     outside = [e for e in keep if not 1 <= e <= max_epochs]
     if outside:
         raise ValueError(f"keep_epochs must be within 1..{max_epochs}, got {outside}")
-    n_groups = 1 + max(int(p.group.max(initial=0)) for p in (split.train, split.val, split.test))
+    parts = {"train": split.train, "val": split.val, "test": split.test}
+    n_groups = 1 + max(int(part.group.max(initial=0)) for part in parts.values())
     for config in configs:
         if isinstance(config.rho, tuple) and len(config.rho) < n_groups:
             raise ValueError(f"the data has {n_groups} groups, but {config} has fewer weights")
         if isinstance(config.rho, float | int) and n_groups > 2:
             raise ValueError(f"the data has {n_groups} groups: {config} needs a weight for each")
-    for name, part in (("train", split.train), ("val", split.val), ("test", split.test)):
+    for name, part in parts.items():
         if not len(part.y):
             raise ValueError(f"the {name} part of the split has no rows")
         if not np.isfinite(part.X).all():
@@ -389,6 +371,4 @@ def _check(
 
 
 def _n_classes(split: Split) -> int:
-    return 1 + max(
-        int(part.y.max()) for part in (split.train, split.val, split.test) if len(part.y)
-    )
+    return 1 + max(int(part.y.max(initial=0)) for part in (split.train, split.val, split.test))

@@ -17,29 +17,21 @@ NARROWEST = 1 / 600
 
 
 def laplacian_form(v: Tensor, r: Tensor, width: float = 0.4) -> Tensor:
-    """Return ``sum_ij v_i v_j exp(-|r_i - r_j| / width)`` over the last axis, for r within 0..1.
-
-    Parameters
-    ----------
-    v, r
-        Of shape (..., n).
-    width
-        Width of the kernel.
-    """
+    """Return ``sum_ij v_i v_j exp(-|r_i - r_j| / width)`` of v and r (..., n), r within 0..1."""
     if v.numel() * v.shape[-1] <= CROSSOVER or width < NARROWEST:
         return laplacian_form_plain(v, r, width)
     return laplacian_form_sorted(v, r, width)
 
 
 def laplacian_form_plain(v: Tensor, r: Tensor, width: float = 0.4) -> Tensor:
-    """Return the same as `laplacian_form`, written down as the double sum that it is."""
+    """Return `laplacian_form` as the double sum."""
     value, at = v.double(), r.double()
     kernel = torch.exp(-(at.unsqueeze(-1) - at.unsqueeze(-2)).abs() / width)
     return (value * (kernel @ value.unsqueeze(-1)).squeeze(-1)).sum(-1).to(v.dtype)
 
 
 def laplacian_form_sorted(v: Tensor, r: Tensor, width: float = 0.4) -> Tensor:
-    """Return the same as `laplacian_form`, by sorting whatever the size."""
+    """Return `laplacian_form` by sorting, for any size."""
     form, _, _ = _SortedForm.apply(v, r, width)  # type: ignore[no-untyped-call]
     return form  # type: ignore[no-any-return]
 
@@ -92,7 +84,7 @@ class _SortedForm(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor, Tensor, None]:
         v, r, product, slope = ctx.saved_tensors
-        if torch.is_grad_enabled():  # someone may differentiate once more
+        if torch.is_grad_enabled():  # for a second derivative
             product, slope = _sums(v, r, ctx.width)
         twice = 2.0 * grad.unsqueeze(-1)
         return (twice * product).to(v.dtype), (twice * v * slope).to(r.dtype), None

@@ -24,19 +24,17 @@ from torch import Tensor, nn
 
 from equipoise.training._kernel_sum import laplacian_form
 
-__all__ = ["LOSSES", "Batch", "GroupwiseLoss", "Loss"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """What a loss sees of a batch.
+    """A batch, laid out for the losses.
 
     Attributes
     ----------
     log_prob
         (..., n, class): logarithms of the probabilities.
     logits
-        (..., n, class): what they were made from.
+        (..., n, class): the network's outputs.
     targets
         (n,) or (..., n): the labels' classes.
     member

@@ -1,4 +1,4 @@
-"""scikit-learn estimators: a perceptron trained with a group-wise calibration loss."""
+"""A scikit-learn classifier: a perceptron trained with a group-wise calibration loss."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from equipoise._files import read_model, write_model
-from equipoise._inputs import from_plain, split_columns, to_plain
+from equipoise._files import write_model
+from equipoise._inputs import decode, split_columns
 from equipoise.calibration import (
     CalibrationWarning,
     GroupTemperatureScaling,
@@ -24,16 +24,13 @@ from equipoise.calibration import (
 from equipoise.datasets import Part, Preprocessor, Split
 from equipoise.training._engine import Config, epochs_of
 from equipoise.training._epoch_metrics import BOUNDS
+from equipoise.training._estimator import GroupEstimator
 from equipoise.training._names import LOSS_NAMES, STOPPING
-from equipoise.training._rho import resolve_rho, rho_from_plain, rho_to_plain
-from equipoise.training._rows import GroupEstimator, checked_rows, hold_out
+from equipoise.training._rho import resolve_rho
+from equipoise.training._rows import checked_rows, group_shares, hold_out
 from equipoise.training._run_columns import run_column
 
-__all__ = ["GroupwiseMLPClassifier"]
-
 Floats = NDArray[np.float64]
-
-FORMAT = "equipoise.GroupwiseMLPClassifier/1"
 
 
 class GroupwiseMLPClassifier(GroupEstimator):
@@ -57,7 +54,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
     learning_rate
         Learning rate of Adam.
     max_epochs
-        Most passes over the training rows.
+        Largest number of passes over the training rows.
     batch_size
         Rows per step.
     early_stopping
@@ -76,8 +73,8 @@ class GroupwiseMLPClassifier(GroupEstimator):
         What `predict_proba` does without a known group: "error", "global" or "mixture". `predict`
         needs no groups.
     sensitive_columns
-        Name or names of columns of X that hold the group; they are not features then. This is what
-        makes it safe inside cross-validation. Otherwise pass `sensitive_features`.
+        Names of the columns of X that hold the group, which are then not features. Groups are so
+        split with the rows in cross-validation. Otherwise pass `sensitive_features`.
     random_state
         Seed of held-out rows, initial weights and batches.
 
@@ -100,6 +97,8 @@ class GroupwiseMLPClassifier(GroupEstimator):
     >>> model.fit(X, y, sensitive_features=a).predict_proba(X[:2], sensitive_features=a[:2]).shape
     (2, 2)
     """
+
+    _format = "equipoise.GroupwiseMLPClassifier/1"
 
     def __init__(
         self,
@@ -196,13 +195,9 @@ class GroupwiseMLPClassifier(GroupEstimator):
         if not self.learning_rate > 0.0:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate!r}")
 
-    def _hidden(self) -> tuple[Any, ...]:
-        sizes = self.hidden_layer_sizes
-        return (sizes,) if np.ndim(sizes) == 0 else tuple(sizes)
-
     def _train(self, split: Split, seeds: NDArray[Any]) -> None:
-        count = np.bincount(split.train.group, split.train.weight, len(self.groups_))
-        rho = resolve_rho(self.rho, self.groups_, count / count.sum())
+        share = group_shares(split.train.group, split.train.weight, len(self.groups_))
+        rho = resolve_rho(self.rho, self.groups_, share)
         config = Config(self.loss, rho, self.lam, int(seeds[1]), float(self.learning_rate))
         metrics = {"log_loss": "log_loss", "ece": "ece15", "pe": "pe", "accuracy": "accuracy"}
         names = {"loss": "train_loss"} | {
@@ -215,7 +210,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
             [config],
             n_classes=len(self.classes_),
             batch_size=self.batch_size,
-            hidden_layer_sizes=tuple(int(n) for n in self._hidden()),
+            hidden_layer_sizes=self._hidden(),
             split_seed=int(seeds[2]),
             measured=("val",),
         ):
@@ -240,37 +235,35 @@ class GroupwiseMLPClassifier(GroupEstimator):
                 break
 
     def _find_temperatures(self, val: Part) -> None:
-        self.scaling_: TemperatureScaling | None = None
-        for stale in ("temperature_", "temperatures_"):
-            self.__dict__.pop(stale, None)
         if self.calibrate is None:
-            return
-        logits, labels = self._forward(val.X), tuple(range(len(self.classes_)))
+            return self._set_scaling(None)
+        known: dict[str, Any] = {
+            "sample_weight": val.weight,
+            "labels": tuple(range(len(self.classes_))),
+        }
+        scaling: TemperatureScaling = TemperatureScaling(bounds=BOUNDS)
+        if self.calibrate == "group" and self.groups_:
+            scaling = GroupTemperatureScaling(
+                unseen_group=self.unseen_group, shrinkage=self.shrinkage, bounds=BOUNDS
+            )
+            known["sensitive_features"] = decode(val.group, self.groups_)
         with warnings.catch_warnings():
-            # of few held-out rows; a fact of the fit, and temperatures_ show it
+            # about few held-out rows: `temperatures_` shows the outcome
             warnings.simplefilter("ignore", CalibrationWarning)
-            if self.calibrate == "common" or not self.groups_:
-                self.scaling_ = TemperatureScaling(bounds=BOUNDS).fit(
-                    logits, val.y, sample_weight=val.weight, labels=labels
-                )
-            else:
-                own = np.empty(len(val.group), dtype=object)
-                own[:] = [self.groups_[g] for g in val.group]
-                scaling = GroupTemperatureScaling(
-                    unseen_group=self.unseen_group, shrinkage=self.shrinkage, bounds=BOUNDS
-                ).fit(
-                    logits,
-                    val.y,
-                    sensitive_features=own,
-                    sample_weight=val.weight,
-                    labels=labels,
-                )
-                for name in self.groups_:  # with no held-out row: the common one
-                    scaling.temperatures_.setdefault(name, scaling.temperature_)
-                    scaling.shares_.setdefault(name, 0.0)
-                    scaling.trust_.setdefault(name, 0.0)
-                self.scaling_, self.temperatures_ = scaling, scaling.temperatures_
-        self.temperature_ = self.scaling_.temperature_
+            scaling.fit(self._forward(val.X), val.y, **known)
+        if isinstance(scaling, GroupTemperatureScaling):
+            for group in self.groups_:  # a group without held-out rows has the common temperature
+                scaling.temperatures_.setdefault(group, scaling.temperature_)
+                scaling.shares_.setdefault(group, 0.0)
+                scaling.trust_.setdefault(group, 0.0)
+        return self._set_scaling(scaling)
+
+    def _set_scaling(self, scaling: TemperatureScaling | None) -> None:
+        self.scaling_ = scaling
+        for name in ("temperature_", "temperatures_"):
+            self.__dict__.pop(name, None)
+            if hasattr(scaling, name):
+                setattr(self, name, getattr(scaling, name))
 
     # --- predict ---
 
@@ -293,22 +286,23 @@ class GroupwiseMLPClassifier(GroupEstimator):
         features = validate_data(
             self, features, dtype=np.float64, ensure_all_finite="allow-nan", reset=False
         )
-        if np.isinf(features).any():
-            raise ValueError("Input X contains infinity; replace it by NaN or a finite value")
         with np.errstate(over="ignore"):
             standard = self.preprocessor_.transform(features)
         if not np.isfinite(standard).all():
-            raise ValueError("Input X has values too large beside those it was fitted on")
+            raise ValueError(
+                "Input X contains infinity, or values too large beside those it was fitted on; "
+                "replace them by NaN or smaller values"
+            )
         return self._forward(standard), group
 
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Floats:
         """Return calibrated probabilities (n, classes)."""
         logits, group = self._logits(X, sensitive_features)
+        if self.scaling_ is None:
+            return softmax(logits)
         if isinstance(self.scaling_, GroupTemperatureScaling):
             return self.scaling_.predict_proba(logits, sensitive_features=group)
-        if self.scaling_ is not None:
-            return self.scaling_.predict_proba(logits)
-        return softmax(logits)
+        return self.scaling_.predict_proba(logits)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable labels; no temperature changes them, so no group is needed."""
@@ -330,18 +324,9 @@ class GroupwiseMLPClassifier(GroupEstimator):
     ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return what JSON holds of the model, and its arrays."""
         check_is_fitted(self, "layers_")
-        params = self.get_params()
-        if not isinstance(params["random_state"], int | np.integer | None):
-            params["random_state"] = None  # a generator is no fact of the fitted model
-        rho = rho_to_plain(params.pop("rho"))
-        about = {
-            "format": FORMAT,
-            "params": {k: to_plain(v) for k, v in params.items()} | {"rho": rho},
-            "classes": [to_plain(v) for v in self.classes_.tolist()],
-            "groups": [to_plain(g) for g in self.groups_],
+        about = self._header() | {
             "scaling": None if self.scaling_ is None else self.scaling_.to_dict(),
             "preprocessor": self.preprocessor_.to_dict(),
-            "features": getattr(self, "feature_names_in_", np.array([])).tolist() or None,
             "history": self.history_,
             "best_epoch": self.best_epoch_,
             "n_iter": self.n_iter_,
@@ -352,55 +337,21 @@ class GroupwiseMLPClassifier(GroupEstimator):
             arrays |= {f"weight{i}": weight, f"bias{i}": bias}
         return about, arrays
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote; a file that is not, or was damaged, is refused."""
-        about, arrays = read_model(path)
-        try:
-            return cls._from_file(about, arrays)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"{os.fspath(path)} is not a saved {cls.__name__}: {error}") from None
-
-    @classmethod
-    def _from_file(cls, about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        if about["format"] != FORMAT:
-            raise ValueError(f"its format is {about['format']!r}")
-        params = {k: from_plain(v) for k, v in about["params"].items()}
-        model = cls(**params | {"rho": rho_from_plain(about["params"]["rho"])})
-        model._check_params()
-        model.classes_ = np.array([from_plain(v) for v in about["classes"]])
-        model.groups_ = [from_plain(g) for g in about["groups"]]
-        model.preprocessor_ = Preprocessor.from_dict(about["preprocessor"])
-        model.n_features_in_ = len(model.preprocessor_.columns)
-        if about["features"] is not None:
-            model.feature_names_in_ = np.array(about["features"], dtype=object)
-        model.history_ = about["history"]
-        model.best_epoch_, model.n_iter_ = about["best_epoch"], about["n_iter"]
-        model.extra_ = about["extra"]
-        model._restore_layers(arrays)
-        model._restore_scaling(about["scaling"])
-        return model
-
-    def _restore_layers(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        sizes = (
-            len(self.preprocessor_.feature_names),
-            *self._hidden(),
-            len(self.classes_),
-        )
+    def _restore(self, about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        self.preprocessor_ = Preprocessor.from_dict(about["preprocessor"])
+        self.n_features_in_ = len(self.preprocessor_.columns)
+        self.history_, self.extra_ = about["history"], about["extra"]
+        self.best_epoch_, self.n_iter_ = about["best_epoch"], about["n_iter"]
+        sizes = (len(self.preprocessor_.feature_names), *self._hidden(), len(self.classes_))
         self.layers_ = []
         for i, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
             weight, bias = arrays[f"weight{i}"], arrays[f"bias{i}"]
             if weight.shape != (fan_in, fan_out) or bias.shape != (fan_out,):
                 raise ValueError(f"layer {i} has the shapes {weight.shape} and {bias.shape}")
             self.layers_.append((weight, bias))
-
-    def _restore_scaling(self, data: Any) -> None:
-        self.scaling_ = None
-        if data is None:
-            return
-        grouped = data["format"] == "equipoise.GroupTemperatureScaling/1"
-        kind = GroupTemperatureScaling if grouped else TemperatureScaling
-        self.scaling_ = kind.from_dict(data)
-        self.temperature_ = self.scaling_.temperature_
-        if isinstance(self.scaling_, GroupTemperatureScaling):
-            self.temperatures_ = self.scaling_.temperatures_
+        scaling = about["scaling"]
+        if scaling is not None:
+            grouped = scaling["format"] == "equipoise.GroupTemperatureScaling/1"
+            kind = GroupTemperatureScaling if grouped else TemperatureScaling
+            scaling = kind.from_dict(scaling)
+        self._set_scaling(scaling)

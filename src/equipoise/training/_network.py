@@ -1,8 +1,7 @@
 """Many multilayer perceptrons of one shape as one tensor program with a leading `config` axis.
 
-The backward pass is written by hand, so that every product is one batched product into a buffer
-that is kept from step to step; what a loss does to the logits is left to autograd. A test holds it
-against `torch.nn`.
+The backward pass is written by hand, so that every product is one batched product into a reused
+buffer; autograd differentiates the loss of the logits. A test compares it with `torch.nn`.
 """
 
 from __future__ import annotations
@@ -21,22 +20,13 @@ Layer = tuple[Tensor, Tensor]
 class StackedMLP:
     """Perceptrons with ReLU, one per configuration.
 
-    Parameters
-    ----------
-    sizes
-        Inputs, hidden nodes of each layer, classes.
-    seeds
-        One per configuration; its weights depend on nothing else (Glorot uniform, bias 0).
-    output_relu
-        Whether the logits go through ReLU too, as in the paper.
+    `sizes` are the inputs, the nodes of each hidden layer, and the classes. The initial weights of
+    a configuration depend on its seed alone (Glorot uniform, bias 0). With `output_relu` the logits
+    go through ReLU too, as in the paper.
 
-    Attributes
-    ----------
-    hidden
-        Weight (config, in, out) and bias (config, 1, out) of each hidden layer.
-    output
-        Weight (config, class, in) and bias (config, class, 1): with the classes first the skinny
-        product of the last layer runs six times faster.
+    `hidden` has the weight (config, in, out) and bias (config, 1, out) of each hidden layer;
+    `output` the weight (config, class, in) and bias (config, class, 1): with the classes first the
+    skinny product of the last layer runs six times faster.
     """
 
     def __init__(

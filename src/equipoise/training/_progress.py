@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on stderr, a function that is called, or neither."""
+"""Progress of long work: a bar on stderr, calls of a function, or nothing."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 
 class Bar:
-    """Draw progress, or pass it on, or neither.
+    """Draw progress as a bar, report it to a function, or do neither.
 
-    Progress is in runs x epochs, `total` of them in all; where `runs` are many, they are shown.
+    Progress is counted in runs x epochs, `total` in all; given `runs`, the bar shows those.
     """
 
     def __init__(
@@ -43,13 +43,13 @@ class Bar:
         return self.advance
 
     def shown(self) -> str:
-        """Return what is done, in words."""
+        """Return the progress as text."""
         if self.runs:
             return f"{self.runs * self.done // max(self.total, 1):,} of {self.runs:,} runs"
         return f"{self.done:,} of {self.total:,} runs × epochs"
 
     def advance(self, steps: int) -> None:
-        """Count some more steps as done."""
+        """Add to the steps done."""
         with self.lock:
             self.done += steps
             if self.bar is not None:

@@ -1,4 +1,4 @@
-"""The weights of the groups in a loss, as callers name them."""
+"""Group weights of a loss, in the forms that callers pass."""
 
 from __future__ import annotations
 
@@ -16,12 +16,7 @@ def resolve_rho(
 ) -> tuple[float, ...] | None:
     """Return the weight of each group, or None where the loss ignores the groups.
 
-    Parameters
-    ----------
-    rho
-        As in `GroupwiseMLPClassifier`.
-    groups, share
-        The groups' own values, and the share of the rows that each has.
+    `rho` is as in `GroupwiseMLPClassifier`; `share` is each group's share of the rows.
 
     Examples
     --------
@@ -48,7 +43,7 @@ def resolve_rho(
 
 
 def rho_to_plain(rho: Any) -> Any:
-    """Return `rho`, or a list of several, as what JSON holds."""
+    """Return `rho`, or a list of them, as plain values for JSON."""
     if isinstance(rho, list | tuple):
         return [rho_to_plain(each) for each in rho]
     if isinstance(rho, Mapping):

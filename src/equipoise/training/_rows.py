@@ -1,4 +1,4 @@
-"""What an estimator is fitted on: rows that are checked, encoded and split."""
+"""The rows that an estimator is fitted on: checked, encoded and split."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
@@ -20,52 +19,29 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-class GroupEstimator(ClassifierMixin, BaseEstimator):
-    """Base of the classifiers that are fitted with groups."""
-
-    def __sklearn_tags__(self) -> Any:
-        """Allow missing values."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
-
-
 @dataclasses.dataclass(frozen=True)
 class FitRows:
-    """Rows that an estimator is fitted on, without those of weight 0.
+    """Rows that an estimator is fitted on, without those of weight 0."""
 
-    Attributes
-    ----------
-    X
-        (n, feature) numbers, without sensitive columns.
-    y
-        (n,) the labels' own values.
-    codes, group
-        (n,) the classes and groups as positions in `classes` and `groups`.
-    weight
-        (n,) weights with the mean 1, or None.
-    classes, groups
-        The labels and the groups, sorted; no groups where none were given.
-    """
+    X: Floats  # (n, feature), without sensitive columns
+    y: NDArray[Any]  # (n,) the labels' own values
+    codes: Ints  # (n,) positions in `classes`
+    group: Ints  # (n,) positions in `groups`
+    weight: Floats | None  # (n,) with mean 1
+    classes: NDArray[Any]  # the labels, sorted
+    groups: list[Hashable]  # sorted; empty without groups
 
-    X: Floats
-    y: NDArray[Any]
-    codes: Ints
-    group: Ints
-    weight: Floats | None
-    classes: NDArray[Any]
-    groups: list[Hashable]
 
-    def group_shares(self, group: Ints, n_groups: int) -> Floats:
-        """Return each group's share of the (weighted) rows."""
-        count = np.bincount(group, self.weight, max(n_groups, 1))
-        return np.asarray(count / count.sum())
+def group_shares(group: Ints, weight: Floats | None, n_groups: int) -> Floats:
+    """Return each group's share of the (weighted) rows."""
+    count = np.bincount(group, weight, n_groups)
+    return np.asarray(count / count.sum())
 
 
 def checked_rows(
     estimator: Any, X: Any, y: Any, sensitive_features: Any, sample_weight: Any
 ) -> FitRows:
-    """Check and encode what an estimator with `sensitive_columns` is fitted on."""
+    """Check and encode the arguments of an estimator's `fit`."""
     frame, columns = split_columns(X, estimator.sensitive_columns, sensitive_features)
     features, labels = validate_data(
         estimator, frame, y, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2
@@ -87,7 +63,7 @@ def checked_rows(
     if weight is not None:
         kept = weight > 0.0
         features, labels, members, weight = (v[kept] for v in (features, labels, members, weight))
-        # a scale of the weights must not matter, and equal ones are no weights
+        # the scale of the weights must not matter, and equal weights are none
         weight = None if (weight == weight[0]).all() else weight / weight.mean()
         known, members = np.unique(members, return_inverse=True)
         groups = [groups[g] for g in known] if groups else []
@@ -120,8 +96,8 @@ def prepared(rows: FitRows, group: Ints, cuts: Sequence[Ints]) -> Split:
 def hold_out(rows: FitRows, fraction: float, seed: int) -> Split:
     """Return a split with a share of the rows, stratified by label and group, as validation.
 
-    There is no test part: it is the validation part once more. The only row of its label and group
-    stays in training.
+    The test part is the validation part again. A row that is alone in its label and group stays in
+    training.
     """
     n = len(rows.codes)
     cell = rows.codes * max(len(rows.groups), 1) + rows.group

@@ -1,4 +1,4 @@
-"""Threads: how many torch computes with, and work that is spread over some."""
+"""The number of torch's threads, and work spread over several threads."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import torch
 Item = TypeVar("Item")
 
 PER_THREAD = 1 << 24
-"""Multiplications of a product, about 0.4 ms, from which another thread pays: below, threads wait
-for each other longer than they work as soon as the machine has anything else to do."""
+"""Multiplications (about 0.4 ms) that another thread needs: with fewer, threads on a busy machine
+wait for each other longer than they work."""
 
 
 @contextmanager
 def torch_threads(number: int) -> Iterator[None]:
-    """Let torch compute with so many threads in this thread, and with as many as before after it.
+    """Set the number of torch's threads within the block, for this thread.
 
     OpenMP keeps the number per thread, so each worker of a pool sets its own.
     """
@@ -32,7 +32,7 @@ def torch_threads(number: int) -> Iterator[None]:
 
 
 def threads_for(multiplications: int) -> int:
-    """Return how many of torch's threads a product of this size is worth."""
+    """Return the number of threads to use for a product of this size."""
     return min(torch.get_num_threads(), 1 + multiplications // PER_THREAD)
 
 
@@ -43,9 +43,9 @@ def run_in_threads(
     stop: threading.Event,
     threads: int = 1,
 ) -> None:
-    """Do the work on each item in their order, `at_once` at a time with `threads` of torch each.
+    """Work on the items in order, `at_once` at a time, with `threads` of torch's threads each.
 
-    An error (Ctrl-C too) sets `stop`, which ends what runs; what waits never starts.
+    An error or Ctrl-C sets `stop`, so that running items end, and waiting items never start.
     """
     with (
         torch_threads(threads),

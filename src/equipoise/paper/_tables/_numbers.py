@@ -1,4 +1,4 @@
-"""Numbers that tables are made of: paired changes and their intervals, means without gaps."""
+"""Paired changes and their intervals, and means without missing values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def paired(before: Floats, after: Floats) -> list[Any]:
 
 
 def both(before: Floats, after: Floats) -> tuple[Floats, Floats]:
-    """Return the pairs of which both are there."""
+    """Return the pairs without missing values."""
     there = ~(np.isnan(before) | np.isnan(after))
     return before[there], after[there]
 

@@ -34,16 +34,22 @@ UNDEFINED = "A PE of inf: on some split a class is never predicted for a group."
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """What one of Tables 4 to 8 optimises."""
+    """One of Tables 4 to 8: what it minimises, after which temperatures, and the PE it shows."""
 
     objective: str
     calibration: str = "none"
+    pe: str = "pe"
+
+    @property
+    def pe_name(self) -> str:
+        """How headings call that PE."""
+        return "PE" if self.pe == "pe" else "det. PE"
 
 
 EXPERIMENTS = {
     "table4": Experiment("pe"),
     "table5": Experiment("ece"),
-    "table6": Experiment("pe_deterministic"),
+    "table6": Experiment("pe_deterministic", pe="pe_deterministic"),
     "table7": Experiment("pe", "group"),
     "table8": Experiment("ece", "group"),
 }
@@ -109,11 +115,10 @@ def published_change(
     if baseline not in BASELINES:
         raise ValueError(f"unknown baseline {baseline!r}; there are {', '.join(BASELINES)}")
     e = EXPERIMENTS[name]
+    fair = f"test_{e.pe}"
     # a hybrid is compared with plain cross-entropy too
-    fair = "test_pe_deterministic" if e.objective == "pe_deterministic" else "test_pe"
-    least = "pe_deterministic" if fair == "test_pe_deterministic" else "pe"
     points = digest.best("ce", "published", e.objective)
-    pe = digest.best("ce", "published", least) if baseline != "point" else points
+    pe = digest.best("ce", "published", e.pe) if baseline != "point" else points
     ece = digest.best("ce", "published", "ece") if baseline == "minimum" else points
     acc = digest.best("ce", "published", "accuracy") if baseline == "minimum" else points
     chosen = digest.best(technique, "published", e.objective, e.calibration)
@@ -188,18 +193,11 @@ def validated(digests: Sequence[Digest], name: str) -> Table:
         rows.append(
             [d.dataset, *_comparison(d, name, found)] if found else [d.dataset, *[None] * 16]
         )
-    return Table(
-        f"{name}-validated",
-        published()["titles"][name],
-        ("dataset", *_comparison_header(name)),
-        rows,
-        _validated_notes(
-            name,
-            "the technique with the least mean validation value, of those with something within "
-            "the slack on every split (the best of several, while the control has the runs of one)",
-        ),
-        _narrow(name),
+    which = (
+        "the technique with the least mean validation value, of those with something within "
+        "the slack on every split (the best of several, while the control has the runs of one)"
     )
+    return _validated_table(name, f"{name}-validated", published()["titles"][name], rows, which)
 
 
 def all_validated(digests: Sequence[Digest], name: str) -> Table:
@@ -213,70 +211,56 @@ def all_validated(digests: Sequence[Digest], name: str) -> Table:
                 if found.splits
                 else [d.dataset, *_named(d, name, t), *[None] * 13, 0]
             )
+    title = published()["titles"][name] + ", every technique"
+    return _validated_table(name, f"{name}-validated-all", title, rows, "every technique")
+
+
+def _validated_table(
+    experiment: str, name: str, title: str, rows: list[list[Any]], which: str
+) -> Table:
+    e = EXPERIMENTS[experiment]
     return Table(
-        f"{name}-validated-all",
-        published()["titles"][name] + ", every technique",
-        ("dataset", *_comparison_header(name)),
+        name,
+        title,
+        (
+            "dataset",
+            "technique",
+            "runs",
+            *compared(e.pe_name, "control", "technique"),
+            *compared("ECE", "control", "technique"),
+            "accuracy control",
+            "accuracy technique",
+            "PE of the test labels",
+            "dead control",
+            "dead technique",
+            "splits",
+        ),
         rows,
-        _validated_notes(name, "every technique"),
-        _narrow(name),
-    )
-
-
-def _narrow(name: str) -> tuple[tuple[str, str], ...]:
-    pe = _measure(name)
-    return (
-        ("dataset", "{0}"),
-        ("technique\n(runs, splits)", "{1} ({2}, {16})"),
-        (f"{pe} control, ours", "{3} {4}"),
-        ("\nchange %", "{5} {6}"),
-        ("ECE control, ours", "{7} {8}"),
-        ("\nchange %", "{9} {10}"),
-        ("acc.\n", "{11} {12}"),
-        ("dead\n", "{14} {15}"),
-    )
-
-
-def _measure(name: str) -> str:
-    return "det. PE" if EXPERIMENTS[name].objective == "pe_deterministic" else "PE"
-
-
-def _validated_notes(name: str, which: str) -> tuple[str, ...]:
-    return (
-        f"Validated: {which}; its configuration and epoch chosen on validation within 5 "
-        "points of the best validation accuracy of the split; the test set read once; "
-        "cross-entropy given the same number of runs per split, each from other initial weights, "
-        "and chosen the same way. " + INTERVAL + " Dead: share of the test rows whose logits are "
-        "both 0 at that epoch.",
-        *([UNDEFINED] if EXPERIMENTS[name].objective == "pe_deterministic" else []),
-        *([HYBRID] if EXPERIMENTS[name].calibration == "group" else []),
-    )
-
-
-def _comparison_header(name: str) -> tuple[str, ...]:
-    blocks = [
-        column
-        for what in (_measure(name), "ECE")
-        for column in compared(what, "control", "technique")
-    ]
-    return (
-        "technique",
-        "runs",
-        *blocks,
-        "accuracy control",
-        "accuracy technique",
-        "PE of the test labels",
-        "dead control",
-        "dead technique",
-        "splits",
+        (
+            f"Validated: {which}; its configuration and epoch chosen on validation within 5 "
+            "points of the best validation accuracy of the split; the test set read once; "
+            "cross-entropy given the same number of runs per split, each from other initial "
+            f"weights, and chosen the same way. {INTERVAL} Dead: share of the test rows whose "
+            "logits are both 0 at that epoch.",
+            *([UNDEFINED] if e.pe == "pe_deterministic" else []),
+            *([HYBRID] if e.calibration == "group" else []),
+        ),
+        (
+            ("dataset", "{0}"),
+            ("technique\n(runs, splits)", "{1} ({2}, {16})"),
+            (f"{e.pe_name} control, ours", "{3} {4}"),
+            ("\nchange %", "{5} {6}"),
+            ("ECE control, ours", "{7} {8}"),
+            ("\nchange %", "{9} {10}"),
+            ("acc.\n", "{11} {12}"),
+            ("dead\n", "{14} {15}"),
+        ),
     )
 
 
 def _comparison(digest: Digest, name: str, found: Comparison) -> list[Any]:
-    e = EXPERIMENTS[name]
-    pe = "test_pe_deterministic" if e.objective == "pe_deterministic" else "test_pe"
     row = _named(digest, name, found.technique)
-    for metric in (pe, "test_ece15"):
+    for metric in (f"test_{EXPERIMENTS[name].pe}", "test_ece15"):
         row += paired(*found.values(metric))
     row += [float(v.mean()) for v in both(*found.values("test_accuracy"))]
     row.append(digest.mean_oracle)

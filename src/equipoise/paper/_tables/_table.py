@@ -1,4 +1,4 @@
-"""What a table is, and what its headings and notes share."""
+"""The type of a table, and the headings and notes that tables share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Table:
 
 
 SPAN = "95% interval"
-"""What the heading of an interval ends with; it stands behind what it is of."""
+"""Last words of an interval's heading; its column follows that of the value."""
 
 INTERVAL = (
     "Change in percent of cross-entropy's mean; the paired 95% interval over splits is that of the "
