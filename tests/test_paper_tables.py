@@ -32,7 +32,7 @@ from equipoise.paper import rich_table
 from equipoise.paper._claims import CLAIMS, claims_tables, verdict
 from equipoise.paper._digest import Digest
 from equipoise.paper._evidence import Case
-from equipoise.paper._published import published, shown
+from equipoise.paper._published import paper_name, published
 from equipoise.paper._render import as_csv, markdown, shown_rows
 from equipoise.paper._tables._numbers import means, relative
 from equipoise.paper._tables._table import Table
@@ -179,7 +179,7 @@ def test_validated(digest, raw, name):
     whole = {}
     for i, technique in enumerate(OTHERS):
         row, pairs = cells(every, i), raw.pairs(name, technique)
-        assert row["technique"] == shown(technique, calibration)
+        assert row["technique"] == paper_name(technique, calibration)
         assert row["runs"] == raw.budget(technique)
         assert row["splits"] == len(pairs)
         if not pairs:
@@ -826,7 +826,7 @@ def test_figures(digest, hybrid):
             if len(digest.frontier(t, "published", calibration)) or any(chosen):
                 expected.add(t.upper() + ("_ts" if calibration == "group" else ""))
                 n = sum(map(bool, chosen))
-                assert said[shown(t, calibration)] == ("" if n == 3 else str(n))
+                assert said[paper_name(t, calibration)] == ("" if n == 3 else str(n))
     assert labels - {"PE"} == expected
     assert "FL" not in labels, "never within the slack"
 
@@ -839,7 +839,7 @@ def test_what_the_figures_show(digest, raw):
     partly = 0
     for t in SWEEP.loss:
         for calibration in ("none", "group"):
-            name, metrics = shown(t, calibration), ("pe", "ece15")
+            name, metrics = paper_name(t, calibration), ("pe", "ece15")
             front = {
                 tuple(oracle.measured(row, "test", m, calibration) for m in metrics)
                 for row in raw.frontier(t, "published", calibration)

@@ -24,7 +24,7 @@ from equipoise._files import (
     replace_file,
     write_batches,
 )
-from equipoise._inputs import InputError, column_labels, counted, shown, text_of, typed
+from equipoise._inputs import InputError, column_labels, counted, decode, shown, text_of, typed
 from equipoise.calibration._group_calibrator import UnseenGroupError
 from equipoise.calibration._temperature_scaling import GroupTemperatureScaling
 from equipoise.metrics import AuditTable
@@ -220,11 +220,6 @@ def _names(names: str | Sequence[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-def _own(values: Sequence[Hashable], codes: NDArray[np.int64]) -> NDArray[Any]:
-    """Return the values that codes stand for; None for -1."""
-    return np.fromiter((*values, None), dtype=object)[codes]
-
-
 def _rows(
     files: Reader, label: str, prob: Sequence[str], group: Sequence[str]
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], list[Any]]:
@@ -248,7 +243,7 @@ def _rows(
             f"column {label!r} has only one value, {shown(present[0])!r}; temperatures need rows "
             "of more than one class"
         )
-    return np.concatenate(parts), _own(present, y), _own(known, members), present
+    return np.concatenate(parts), decode(y, present), decode(members, known), present
 
 
 def _joined(
@@ -322,7 +317,7 @@ class _Stream:
             group = self._groups(batch)
             self.rows += len(batch)
             if not faults and not (strict and self.unseen):
-                own = _own(self._known, group)
+                own = decode(group, self._known)
                 calibrated = self.scaling.predict_proba(prob, sensitive_features=own)
                 used = calibrated if prob.ndim == 2 else calibrated[:, 1:]
                 added = [pa.array(np.ascontiguousarray(column)) for column in used.T]

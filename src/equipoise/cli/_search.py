@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,17 +126,22 @@ def _write(finder: FrontierSearch, out: Path) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
+    from equipoise._files import replace_file
     from equipoise.plots import blank_figure
 
-    finder.frontier_.to_csv(out / "frontier.csv", index=False)
+    replace_file(out / "frontier.csv", finder.frontier_.to_csv(index=False).encode())
     frame = finder.results_
     columns = {name: frame[name].tolist() for name in frame.columns[:4]}
     columns |= {name: frame[name].to_numpy() for name in frame.columns[4:]}
-    parquet.write_table(pa.table(columns), out / "results.parquet", compression="zstd")
+    content = io.BytesIO()
+    parquet.write_table(pa.table(columns), content, compression="zstd")
+    replace_file(out / "results.parquet", content.getvalue())
     figure = blank_figure(figsize=(8, 5), layout="constrained")
     finder.plot(figure.subplots())
     for kind in ("svg", "png"):
-        figure.savefig(out / f"frontier.{kind}", dpi=120)
+        picture = io.BytesIO()
+        figure.savefig(picture, format=kind, dpi=120)
+        replace_file(out / f"frontier.{kind}", picture.getvalue())
 
 
 def _show(finder: FrontierSearch, model: GroupwiseMLPClassifier, out: Path) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.paper._digest import Digest
-from equipoise.paper._published import shown
+from equipoise.paper._published import paper_name
 from equipoise.paper._tables._numbers import means, relative
 from equipoise.paper._tables._optimised import (
     EXPERIMENTS,
@@ -86,7 +86,7 @@ def gain_published(digest: Digest, name: str, column: int, least: float) -> list
     """Return whether the best technique of one of Tables 4 to 8 gains so many percent."""
     technique = best_published(digest, name)
     gain = means(published_change(digest, name, technique))[column]
-    return [_plain(f"{shown(technique)} {gain:+.1f}%", gain >= least)]
+    return [_plain(f"{paper_name(technique)} {gain:+.1f}%", gain >= least)]
 
 
 def gain_validated(digest: Digest, name: str, metric: str, least: float) -> list[Case]:
@@ -95,14 +95,14 @@ def gain_validated(digest: Digest, name: str, metric: str, least: float) -> list
     if found is None:
         return [NOTHING]
     case = difference(relative(*found.values(metric)), least=least)
-    return [_named(shown(found.technique), case)]
+    return [_named(paper_name(found.technique), case)]
 
 
 def beaten_published(digest: Digest) -> list[Case]:
     """Return whether the best trade-off of a technique is better than cross-entropy's."""
     own, volume = _best_volume_published(digest)
     ce = published_volume(digest, "ce")
-    label = f"{shown(own)} {_volume(volume)}, cross-entropy {_volume(ce)}"
+    label = f"{paper_name(own)} {_volume(volume)}, cross-entropy {_volume(ce)}"
     return [_plain(label, (volume or 0.0) > (ce or 0.0))]
 
 
@@ -120,7 +120,7 @@ def beaten_validated(digest: Digest) -> list[Case]:
 def _against_control(digest: Digest, technique: str, sign: float = 1.0) -> Case:
     control = validated_volumes(digest, "ce", controls=digest.budget(technique))
     gap = sign * (validated_volumes(digest, technique) - control)
-    pair = (shown(technique), "cross-entropy")
+    pair = (paper_name(technique), "cross-entropy")
     first, second = pair if sign > 0 else reversed(pair)
     return _named(f"{first} minus {second}", difference(gap, ""))
 
@@ -134,7 +134,7 @@ def _best_volume_published(digest: Digest) -> tuple[str, float | None]:
 def tradeoff_published(digest: Digest) -> list[Case]:
     """Return whether the technique with the best trade-off is MMCE or MMCE-W."""
     best, _ = _best_volume_published(digest)
-    return [_plain(shown(best), best in PAIRWISE)]
+    return [_plain(paper_name(best), best in PAIRWISE)]
 
 
 def tradeoff_validated(digest: Digest) -> list[Case]:
@@ -144,7 +144,7 @@ def tradeoff_validated(digest: Digest) -> list[Case]:
     volumes["ce"] = validated_volumes(digest, "ce", controls=digest.budget(own))
     other = _largest({t: v for t, v in volumes.items() if t not in PAIRWISE})
     case = difference(volumes[own] - volumes[other], "")
-    return [_named(f"{shown(own)} minus {shown(other)}", case)]
+    return [_named(f"{paper_name(own)} minus {paper_name(other)}", case)]
 
 
 def _largest(values: Mapping[str, Floats]) -> str:
@@ -155,7 +155,7 @@ def _largest(values: Mapping[str, Floats]) -> str:
 def fairest_published(digest: Digest) -> list[Case]:
     """Return whether the technique with the least PE is MMCE or MMCE-W."""
     best = best_published(digest, "table4")
-    return [_plain(shown(best), best in PAIRWISE)]
+    return [_plain(paper_name(best), best in PAIRWISE)]
 
 
 def fairest_validated(digest: Digest) -> list[Case]:
@@ -168,9 +168,9 @@ def fairest_validated(digest: Digest) -> list[Case]:
     pe |= {} if np.isnan(control).any() else {"ce": control}
     other = _least({t: v for t, v in pe.items() if t not in PAIRWISE})
     if other is None:
-        return [_plain(f"{shown(own)} alone is within the slack", True)]
+        return [_plain(f"{paper_name(own)} alone is within the slack", True)]
     case = difference(relative(pe[other], pe[own]))
-    return [_named(f"{shown(own)} against {shown(other)}", case)]
+    return [_named(f"{paper_name(own)} against {paper_name(other)}", case)]
 
 
 def _read_on_test(digest: Digest, name: str) -> dict[str, Floats]:
@@ -192,7 +192,7 @@ def _least(values: Mapping[str, Floats]) -> str | None:
 def focal_published(digest: Digest, technique: str) -> list[Case]:
     """Return whether a technique has a worse trade-off than cross-entropy."""
     own, ce = (published_volume(digest, t) for t in (technique, "ce"))
-    label = f"{shown(technique)} {_volume(own)}, cross-entropy {_volume(ce)}"
+    label = f"{paper_name(technique)} {_volume(own)}, cross-entropy {_volume(ce)}"
     return [_plain(label, (own or 0.0) < (ce or 0.0))]
 
 
@@ -204,8 +204,8 @@ def focal_validated(digest: Digest, technique: str) -> list[Case]:
 
 def _same(plain: str, hybrid: str) -> Case:
     kept = plain == hybrid
-    change = "" if kept else f" becomes {shown(hybrid)}"
-    return _plain(f"{shown(plain)}{change}", kept)
+    change = "" if kept else f" becomes {paper_name(hybrid)}"
+    return _plain(f"{paper_name(plain)}{change}", kept)
 
 
 def ranking_published(digest: Digest, plain: str, hybrid: str) -> list[Case]:
@@ -246,7 +246,7 @@ def hybrid_validated(digest: Digest) -> list[Case]:
 
 def _each_technique(cases: dict[str, Case]) -> list[Case]:
     """Give the first case a label for all: the techniques whose number leans that way."""
-    listed = " ".join(shown(t) for t, case in cases.items() if case.leaning) or "none"
+    listed = " ".join(paper_name(t) for t, case in cases.items() if case.leaning) or "none"
     labels = [listed, *[""] * (len(cases) - 1)]
     return [
         dataclasses.replace(case, label=label)

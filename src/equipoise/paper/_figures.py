@@ -15,7 +15,7 @@ import numpy as np
 
 from equipoise.metrics import pareto_front
 from equipoise.paper._digest import SLACK, Digest
-from equipoise.paper._published import published, shown
+from equipoise.paper._published import paper_name, published
 from equipoise.plots import blank_figure
 from equipoise.search import mean_interval
 
@@ -90,7 +90,7 @@ def _names(digest: Digest, hybrid: bool, most: int) -> dict[str, str]:
     """Return the legend of each curve: its name, and its splits where these are not all."""
     found = {}
     for technique, calibration in _curves(digest, hybrid):
-        name = shown(technique, calibration)
+        name = paper_name(technique, calibration)
         n = sum(map(bool, _chosen(digest, technique, calibration, most)))
         few = "" if n == len(digest.seeds) else f" (right: {n} of {len(digest.seeds)} splits)"
         found[name] = name + few
@@ -119,7 +119,7 @@ def _published(axes: Axes, digest: Digest, hybrid: bool) -> None:
                 front[:, 1],
                 marker=".",
                 markersize=4,
-                label=shown(technique, calibration),
+                label=paper_name(technique, calibration),
                 **_style(technique, calibration),
             )
     # points near 0 stand apart, and 0 itself can be drawn
@@ -178,7 +178,7 @@ def _validated(axes: Axes, digest: Digest, hybrid: bool, most: int) -> None:
             markerfacecolor="white" if calibration == "group" else style["color"],
             linestyle="none",
             elinewidth=1.0,
-            label=shown(technique, calibration),
+            label=paper_name(technique, calibration),
         )
     axes.axvline(digest.mean_oracle, color="#888888", linestyle=":", linewidth=1.0, label=LABELS)
     axes.set_xlim(left=0.0)

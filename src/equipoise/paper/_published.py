@@ -22,12 +22,12 @@ def published() -> dict[str, Any]:
     return read_toml("published.toml")
 
 
-def shown(technique: str, calibration: str = "none") -> str:
+def paper_name(technique: str, calibration: str = "none") -> str:
     """Return a technique as the paper writes it.
 
     Examples
     --------
-    >>> shown("mmce-w*"), shown("dca", "group")
+    >>> paper_name("mmce-w*"), paper_name("dca", "group")
     ('MMCE-W*', 'DCA_ts')
     """
     return technique.upper() + ("_ts" if calibration == "group" else "")

@@ -12,7 +12,7 @@ from equipoise.paper import _tables as tables
 from equipoise.paper._claims import claims_tables
 from equipoise.paper._digest import Digest
 from equipoise.paper._figures import CAPTION, pareto_figure, rendered
-from equipoise.paper._published import shown
+from equipoise.paper._published import paper_name
 from equipoise.paper._render import as_csv, escaped, markdown
 from equipoise.paper._tables._optimised import EXPERIMENTS, Baseline
 from equipoise.paper._tables._table import Table
@@ -98,7 +98,9 @@ def _page(
     runs = sum(sum(d.facts["runs"].values()) * len(d.seeds) for d in digests)
     made = {f"{k} {v}" for d in digests for k, v in d.facts["versions"].items()}
     some = {
-        d.dataset: [f"{shown(t)} {100 * s:.0f}%" for t, s in d.facts["dead"].items() if s >= 0.005]
+        d.dataset: [
+            f"{paper_name(t)} {100 * s:.0f}%" for t, s in d.facts["dead"].items() if s >= 0.005
+        ]
         for d in digests
     }
     dead = "; ".join(f"{name} {', '.join(shares)}" for name, shares in some.items() if shares)

@@ -1,4 +1,4 @@
-"""Selection within an accuracy slack, and the search for trade-offs on your own data.
+"""Pareto sets, selection within an accuracy slack, and the search on your own data.
 
 Selection needs no torch; the search is loaded where it is first used.
 """
@@ -8,6 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise._door import opened_late
+from equipoise.metrics import (
+    curve,
+    frontier_frequency,
+    hypervolume,
+    pareto_front,
+    pareto_mask,
+)
 from equipoise.search._choice import balanced_score, baseline_medians, choose, within_slack
 from equipoise.search._interval import mean_interval
 from equipoise.search._selection import select
@@ -22,7 +29,12 @@ __all__ = [
     "balanced_score",
     "baseline_medians",
     "choose",
+    "curve",
+    "frontier_frequency",
+    "hypervolume",
     "mean_interval",
+    "pareto_front",
+    "pareto_mask",
     "select",
     "within_slack",
 ]

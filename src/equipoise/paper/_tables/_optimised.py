@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.paper._digest import Digest
-from equipoise.paper._published import NAMES, published, shown
+from equipoise.paper._published import NAMES, paper_name, published
 from equipoise.paper._tables._numbers import both, means, medians, paired, percent, values_of
 from equipoise.paper._tables._table import INTERVAL, Table, compared
 
@@ -63,7 +63,7 @@ def optimised(digests: Sequence[Digest], name: str, baseline: Baseline = "mixed"
         same = NAMES.get(theirs, theirs)
         changes = {t: published_change(d, name, t, baseline) for t in d.replicas}
         best = best_published(d, name)
-        row = [d.dataset, shown(theirs), *values, shown(best), *means(changes[best])]
+        row = [d.dataset, paper_name(theirs), *values, paper_name(best), *means(changes[best])]
         row += means(changes[same]) if same in changes else [None] * 3
         rows.append(row)
     three = ("%fair", "%calib.", "%acc.")
@@ -136,7 +136,7 @@ def published_change(
 def all_published(digests: Sequence[Digest], name: str, baseline: Baseline = "mixed") -> Table:
     """Return one of Tables 4 to 8 as published, for every technique."""
     rows = [
-        [d.dataset, shown(t), *means(change), *medians(change)]
+        [d.dataset, paper_name(t), *means(change), *medians(change)]
         for d in digests
         for t in d.techniques
         for change in [published_change(d, name, t, baseline)]
@@ -269,4 +269,4 @@ def _comparison(digest: Digest, name: str, found: Comparison) -> list[Any]:
 
 
 def _named(digest: Digest, name: str, technique: str) -> list[Any]:
-    return [shown(technique, EXPERIMENTS[name].calibration), digest.budget(technique)]
+    return [paper_name(technique, EXPERIMENTS[name].calibration), digest.budget(technique)]

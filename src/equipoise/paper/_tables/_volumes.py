@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from equipoise.metrics import hypervolume
 from equipoise.paper._digest import Digest
-from equipoise.paper._published import shown
+from equipoise.paper._published import paper_name
 from equipoise.paper._tables._table import SPAN, Table
 from equipoise.search import mean_interval
 
@@ -62,7 +62,7 @@ def volumes(digests: Sequence[Digest]) -> Table:
     rows = []
     for d in digests:
         for t in ("ce", *d.techniques):
-            row: list[Any] = [d.dataset, shown(t)]
+            row: list[Any] = [d.dataset, paper_name(t)]
             row += [published_volume(d, t, c) for c in ("none", "group")]
             control = validated_volumes(d, "ce", controls=d.budget(t))
             row.append(float(control.mean()))
