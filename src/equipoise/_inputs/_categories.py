@@ -61,9 +61,7 @@ def encode(array: NDArray[Any], name: str) -> tuple[NDArray[np.signedinteger[Any
     return _encode_objects(array, name)
 
 
-def _encode_integers(
-    array: NDArray[Any],
-) -> tuple[NDArray[np.signedinteger[Any]], list[Any]]:
+def _encode_integers(array: NDArray[Any]) -> tuple[NDArray[np.signedinteger[Any]], list[Any]]:
     as_bool = array.dtype.kind == "b"
     if as_bool:
         array = array.view(np.uint8) if array.flags.c_contiguous else array.astype(np.uint8)
@@ -103,9 +101,7 @@ def _distinct(array: NDArray[Any]) -> NDArray[Any]:
     return found
 
 
-def _encode_floats(
-    array: NDArray[Any],
-) -> tuple[NDArray[np.signedinteger[Any]], list[Any]]:
+def _encode_floats(array: NDArray[Any]) -> tuple[NDArray[np.signedinteger[Any]], list[Any]]:
     values = _distinct(array)
     values = values[~np.isnan(values)]
     codes = np.empty(len(array), _code_type(len(values)))

@@ -118,11 +118,7 @@ def _given(present: Sequence[Any], n_classes: int, labels: Any, name: str) -> tu
 
 
 def _with_positive(
-    present: Sequence[Any],
-    n_classes: int,
-    columns: Sequence[str] | None,
-    positive: Any,
-    name: str,
+    present: Sequence[Any], n_classes: int, columns: Sequence[str] | None, positive: Any, name: str
 ) -> tuple[Hashable, ...]:
     if n_classes != 2 or (columns is not None and len(columns) > 1):
         raise InputError(

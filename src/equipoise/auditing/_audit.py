@@ -179,11 +179,7 @@ def audit_models(
     if model is not None and len(sources) > 1:
         raise ValueError("several tables are several models, so a column of models is for one")
     columns = _columns(
-        y_true=y_true,
-        y_prob=y_prob,
-        sensitive_features=sensitive_features,
-        y_pred=y_pred,
-        by=by,
+        y_true=y_true, y_prob=y_prob, sensitive_features=sensitive_features, y_pred=y_pred, by=by
     )
     tables = tables_of_data(
         sources,

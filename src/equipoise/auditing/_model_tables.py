@@ -178,11 +178,7 @@ def tables_of_arrays(
     arrays = {name: None if v is None else v[kept] for name, v in arrays.items()}
     groups = {name: values[kept] for name, values in (keys | members).items()}
     _, options["labels"] = encode_labels(
-        arrays["y_true"],
-        class_count(prob),
-        labels,
-        columns=column_names(y_prob),
-        positive=positive,
+        arrays["y_true"], class_count(prob), labels, columns=column_names(y_prob), positive=positive
     )
     options["positive"] = None
     # a part is a group for a while: the sums of all parts are then made in one pass
@@ -241,11 +237,7 @@ def _parts(table: AuditTable, n_by: int, n_members: int) -> dict[Key, AuditTable
 
 
 def tables_of_data(
-    sources: Mapping[str | None, Any],
-    columns: Columns,
-    *,
-    model: str | None = None,
-    **options: Any,
+    sources: Mapping[str | None, Any], columns: Columns, *, model: str | None = None, **options: Any
 ) -> ModelTables:
     """Sum up predictions where they are: a source for each model, or one with a column of names.
 

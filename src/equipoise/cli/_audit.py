@@ -100,11 +100,7 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 @click.option("--force", is_flag=True, help="Overwrite it.")
 @click.option("--merge", is_flag=True, help="PREDICTIONS are files of --json, which are added up.")
 def audit(
-    predictions: tuple[str, ...],
-    gates: list[Gate],
-    out: Path | None,
-    force: bool,
-    **options: Any,
+    predictions: tuple[str, ...], gates: list[Gate], out: Path | None, force: bool, **options: Any
 ) -> None:
     """Measure calibration and fairness of PREDICTIONS, CSV or Parquet files.
 

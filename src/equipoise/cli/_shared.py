@@ -72,12 +72,7 @@ def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(
         [
             click.option("--label", required=True, help="Column with the label."),
-            click.option(
-                "--group",
-                required=True,
-                multiple=True,
-                help=GROUP_HELP,
-            ),
+            click.option("--group", required=True, multiple=True, help=GROUP_HELP),
             click.option(
                 "--include-group", is_flag=True, help="Use the sensitive columns as features too."
             ),

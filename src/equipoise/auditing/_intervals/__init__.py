@@ -28,14 +28,7 @@ from equipoise.auditing._intervals._ratios import ratio_interval
 from equipoise.auditing._intervals._spread import from_cells
 from equipoise.metrics import METRICS, AuditTable, GroupRates, data_rates, pairs_of
 
-__all__ = [
-    "Interval",
-    "Intervals",
-    "debiased_ece",
-    "gaps_of",
-    "intervals_from_table",
-    "wilson",
-]
+__all__ = ["Interval", "Intervals", "debiased_ece", "gaps_of", "intervals_from_table", "wilson"]
 
 
 @dataclasses.dataclass(frozen=True)
