@@ -493,7 +493,7 @@ def test_merge_models_and_rates():
         close(pe_of(one), pe_of(two))
         assert two["table"]["sums"]["rows"] == [2 * n for n in one["table"]["sums"]["rows"]]
     run("p.csv", "q.csv", *COLUMNS, "--json", "2.json")
-    assert "other rates of training labels" in refused("--merge", "0.json", "2.json")
+    assert "its rates of training labels differ" in refused("--merge", "0.json", "2.json")
     again = figures("--merge", "0.json", "2.json", "--train", "train.csv")["models"]
     close(pe_of(again[0]), pe_of(once[0]))
 

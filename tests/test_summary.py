@@ -100,7 +100,7 @@ def test_a_narrow_terminal_names_the_metrics_it_leaves_out():
     table = AuditTable.from_arrays(y, prob, sensitive_features=group, labels=range(2))
     for _ in range(30):  # 322 billion rows: the column of rows grows to 15 characters
         table = table + table
-    found = report_of(table, intervals="cells")
+    found = report_of(table)
     titles = {name: metric.title for name, metric in metrics.METRICS.items()}
     text = printed(found)
     head = text.splitlines()[1]

@@ -8,6 +8,8 @@ from equipoise._inputs._features import split_columns
 from equipoise._inputs._labels import column_labels, encode_labels
 from equipoise._inputs._names import check_column, counted, nearest, shown
 from equipoise._inputs._probabilities import (
+    NOT_ONE,
+    NOT_WITHIN,
     ROW_SUM_TOLERANCE,
     check_bins,
     check_weights,
@@ -20,6 +22,8 @@ from equipoise._inputs._values import MISSING, from_plain, match, text_of, to_pl
 
 __all__ = [
     "MISSING",
+    "NOT_ONE",
+    "NOT_WITHIN",
     "ROW_SUM_TOLERANCE",
     "ColumnOrderWarning",
     "InputError",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ from equipoise.auditing._distributions import ndtr
 from equipoise.auditing._intervals import Intervals
 from equipoise.auditing._intervals._figures import Interval
 from equipoise.auditing._verdicts._words import p_text
-from equipoise.metrics import AuditTable, GroupRates, data_rates, pairs_of, rate_ratios, ratio
+from equipoise.metrics import AuditTable, Rates, data_rates, pairs_of, rate_ratios, ratio
 
 Floats = NDArray[np.float64]
 
@@ -61,13 +61,12 @@ class PeVerdict:
 def pe_verdicts_of(
     table: AuditTable,
     *,
-    base_rates: GroupRates | Mapping[Hashable, Mapping[Hashable, float]] | None = None,
+    base_rates: Rates | None = None,
     reference_group: Any = None,
     intervals: Intervals | None = None,
     level: float = 0.95,
 ) -> dict[str, PeVerdict]:
     """Return what drives proportional equality, by kind."""
-    rates = base_rates.rates if isinstance(base_rates, GroupRates) else base_rates
     pairs = pairs_of(table.groups, reference_group)
     ends = {} if intervals is None else intervals.proportional_equality
     if not pairs:
@@ -75,11 +74,11 @@ def pe_verdicts_of(
         nan, none = float("nan"), None
         nothing = PeVerdict(nan, None, nan, none, none, none, nan, nan, nan, "undefined", text)
         return dict.fromkeys(KINDS, nothing)
-    data = data_rates(table, rates)
-    oracle = 0.0 if rates is None else _label_score(table, data, pairs)
+    data, fixed = data_rates(table, base_rates), base_rates is not None
+    oracle = 0.0 if not fixed else _label_score(table, data, pairs)
     return {
         kind: _pe_verdict(
-            table, data, pairs, kind, ends.get(kind), oracle, fixed=rates is not None, level=level
+            table, data, pairs, kind, ends.get(kind), oracle, fixed=fixed, level=level
         )
         for kind in KINDS
     }
