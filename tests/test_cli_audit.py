@@ -346,7 +346,7 @@ def test_a_gate_that_is_wrong():
     assert "reference group: there is no group 'x'" in refused(
         "p.csv", *COLUMNS, "--reference", "x"
     )
-    assert "it is empty; name the values" in refused("p.csv", *COLUMNS, "--labels", "")
+    assert "it is empty; give values" in refused("p.csv", *COLUMNS, "--labels", "")
 
 
 def test_one_group_only(data):
@@ -474,7 +474,7 @@ def test_each_model_counts_its_own_rows_left_out():
     rows = ["y,p,sex,m", "1,0.5,a,A", "0,,b,A", "0,0.4,b,B", "1,0.4,a,B", "1,,a,B", "0,,b,"]
     name = csv_of("\n".join(rows) + "\n")
     said = run(name, *COLUMNS, "--model", "m", "--drop-missing", "--fail-if", "dropped > 1", code=0)
-    assert "1 of the rows left out belong to none of the models" in said
+    assert "1 of the rows left out belong to no model" in said
     assert said.count("1 row left out") == 2
 
 

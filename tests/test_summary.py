@@ -107,11 +107,11 @@ def test_a_narrow_terminal_names_the_metrics_it_leaves_out():
     kept = [m for m, title in titles.items() if title in head]
     gone = [title for m, title in titles.items() if m not in kept]
     assert kept == [m for m in titles if m != "debiased_squared_ece"]
-    assert f"Not shown for want of room: {', '.join(gone)}" in text
+    assert f"Not shown, the terminal is too narrow: {', '.join(gone)}" in text
     total = ["overall", f"{300 * 2**30:,}", *(f"{found.overall[m]:.4f}" for m in kept)]
     assert line_of(text, "overall").split() == total
     wide = printed(found, 120)
-    assert "want of room" not in wide
+    assert "too narrow" not in wide
     assert all(title in wide.splitlines()[1] for title in titles.values())
 
 

@@ -1,4 +1,4 @@
-"""What callers pass in: labels, groups, probabilities and weights, and every error about them."""
+"""Labels, groups, probabilities and weights as callers pass them, and every error about them."""
 
 from equipoise._inputs._categories import encode, encode_groups, recode, refuse_missing
 from equipoise._inputs._columns import column, column_names, columns, same_length
@@ -6,7 +6,7 @@ from equipoise._inputs._errors import ColumnOrderWarning, InputError, InputWarni
 from equipoise._inputs._extras import need
 from equipoise._inputs._features import split_columns
 from equipoise._inputs._labels import column_labels, encode_labels
-from equipoise._inputs._names import check_column, counted, nearest, shown
+from equipoise._inputs._names import alternatives, check_column, counted, shown
 from equipoise._inputs._probabilities import (
     NOT_ONE,
     NOT_WITHIN,
@@ -28,6 +28,7 @@ __all__ = [
     "ColumnOrderWarning",
     "InputError",
     "InputWarning",
+    "alternatives",
     "check_bins",
     "check_column",
     "check_weights",
@@ -43,7 +44,6 @@ __all__ = [
     "from_plain",
     "match",
     "matrix",
-    "nearest",
     "need",
     "probability_faults",
     "probability_slice",

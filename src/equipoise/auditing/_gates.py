@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from equipoise._inputs import nearest, shown, text_of
-from equipoise.auditing._intervals import Interval, Intervals
+from equipoise._inputs import alternatives, shown, text_of
+from equipoise.auditing._intervals import NO_INTERVALS, Interval, Intervals
 from equipoise.auditing._report import AuditReport
 from equipoise.metrics import METRICS
 
@@ -116,7 +116,7 @@ class Gate:
             )
         name = form["name"].lower().replace("-", "_")
         if name not in NAMES:
-            raise ValueError(f"there is no metric {form['name']!r}; {_nearest(name, NAMES)}")
+            raise ValueError(f"there is no metric {form['name']!r}; {alternatives(name, NAMES)}")
         if form["late"]:
             raise ValueError(f"{text!r}: a gap is between groups, so it has no group of its own")
         gap = form["suffix"] is not None
@@ -228,8 +228,7 @@ class Gate:
                 return found.gaps
             return found.groups.get(group, {}) if grouped else found.overall
 
-        sure = report.intervals
-        return of(report).get(name), None if sure is None else of(sure).get(name)
+        return of(report).get(name), of(report.intervals or NO_INTERVALS).get(name)
 
     def _fails(self, where: str, why: str) -> Outcome:
         return self._outcome(False, where, math.nan, None, why)
@@ -270,7 +269,7 @@ def find_group(names: Sequence[str], groups: Iterable[Hashable]) -> Hashable:
         if joined == shown(group):
             return group
     known = [shown(g) for g in groups]
-    raise ValueError(f"there is no group {joined!r}; {_nearest(joined, known, '; ')}")
+    raise ValueError(f"there is no group {joined!r}; {alternatives(joined, known, '; ')}")
 
 
 def split_names(text: str) -> tuple[str, ...]:
@@ -307,12 +306,6 @@ def _text(value: object) -> str:
 
 def _digits(value: float) -> str:
     return f"{value:.4f}"
-
-
-def _nearest(name: str, known: Sequence[str], between: str = ", ") -> str:
-    near = nearest(name, known)
-    hint = f"did you mean {near!r}? " if near else ""
-    return f"{hint}there are {between.join([*known[:20], *['...'] * (len(known) > 20)])}"
 
 
 def _limit(text: str, form: re.Match[str]) -> tuple[str, float]:

@@ -2,8 +2,8 @@
 
 Means have score intervals (Wilson). ECE, class-wise ECE, MCE and proportional equality are norms of
 signed gaps, and noise makes a norm larger: a percentile bootstrap would not cover true values near
-0. Their intervals are therefore built from estimates without that bias. A figure that lies above its
-own interval is mostly noise.
+0. Their intervals are therefore built from estimates without that bias. A figure that lies above
+its own interval is mostly noise.
 """
 
 from __future__ import annotations
@@ -27,7 +27,15 @@ from equipoise.auditing._intervals._ratios import ratio_interval
 from equipoise.auditing._intervals._spread import from_cells
 from equipoise.metrics import METRICS, AuditTable, Rates, data_rates, pairs_of
 
-__all__ = ["Interval", "Intervals", "debiased_ece", "gaps_of", "intervals_from_table", "wilson"]
+__all__ = [
+    "NO_INTERVALS",
+    "Interval",
+    "Intervals",
+    "debiased_ece",
+    "gaps_of",
+    "intervals_from_table",
+    "wilson",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +58,9 @@ class Intervals:
     gaps: Mapping[str, Interval]
     proportional_equality: Mapping[str, Interval]
     rates: Mapping[Hashable, Mapping[str, Mapping[Hashable, Interval]]]
+
+
+NO_INTERVALS = Intervals(float("nan"), {}, {}, {}, {}, {})
 
 
 def gaps_of(table: AuditTable) -> dict[str, float]:

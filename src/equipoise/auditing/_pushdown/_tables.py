@@ -10,7 +10,7 @@ import narwhals as nw
 import numpy as np
 
 from equipoise._files import Opened, opened
-from equipoise._inputs import check_bins, match
+from equipoise._inputs import check_bins, counted, match
 from equipoise.auditing._pushdown._cells import (
     Cells,
     Ints,
@@ -279,27 +279,27 @@ def rates_of(
     roles = {**{f"g{i}": name for i, name in enumerate(names)}, "l": label}
     with opened(data, engine) as source:
         frame, _ = prepared(source, roles)
-        counted = collected(frame.group_by(*roles).agg(nw.len().alias("rows")).head(MOST_CELLS + 1))
-        if not len(counted):
+        found = collected(frame.group_by(*roles).agg(nw.len().alias("rows")).head(MOST_CELLS + 1))
+        if not len(found):
             raise ValueError(f"{source.name} has no rows")
-        if len(counted) > MOST_CELLS:
+        if len(found) > MOST_CELLS:
             raise ValueError(
                 f"{source.name} has more than {MOST_CELLS:,} combinations of {label!r} and "
                 f"{' x '.join(map(repr, names))}; name a column of labels and columns of groups"
             )
-        raw = {role: [plain(v) for v in counted[role].to_list()] for role in roles}
+        raw = {role: [plain(v) for v in found[role].to_list()] for role in roles}
         values = {
             role: Values(raw[role], name, is_file=source.is_file, is_text=source.is_text)
             for role, name in roles.items()
         }
-    rows = [int(n) for n in counted["rows"].to_list()]
+    rows = [int(n) for n in found["rows"].to_list()]
     columns = [[values[role].value[v] for v in raw[role]] for role in roles]
     for name, column in zip(roles.values(), columns, strict=True):
         missing = sum(n for n, v in zip(rows, column, strict=True) if v is None)
         if missing:
             raise ValueError(
-                f"column {name!r} of {source.name} has no value in {missing:,} "
-                f"row{'s' * (missing > 1)}; drop those rows, or give them a name of their own"
+                f"column {name!r} of {source.name} has no value in {counted(missing, 'row')}; "
+                "drop those rows, or give them a name of their own"
             )
     known = values["l"].sorted
     if labels is not None:
