@@ -23,13 +23,27 @@ from equipoise.cli._shared import (
 )
 
 if TYPE_CHECKING:
-    from equipoise.auditing import AuditReports, Gate, Outcome
+    from equipoise.auditing import AuditReports, Gate, OnInterval, Outcome
 
 MOST_LINES = 20
 """Most failures of a gate that are listed."""
 
 MOST_MODELS = 20
 """Most files that are taken for one model each; more are probably parts of one model."""
+
+OF_PREDICTIONS = {
+    "label": "--label",
+    "prob": "--prob",
+    "group": "--group",
+    "y_pred": "--pred",
+    "by": "--by",
+    "model": "--model",
+    "labels": "--labels",
+    "positive": "--positive",
+    "n_bins": "--bins",
+    "drop_missing": "--drop-missing",
+}
+"""Options that --merge does not take, by their parameter."""
 
 
 def _gates(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> list[Gate]:
@@ -52,7 +66,9 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 @prob_option
 @group_option
 @click.option(
-    "--pred", help="Column with decisions made elsewhere, for accuracy and deterministic PE."
+    "--pred",
+    "y_pred",
+    help="Column with decisions made elsewhere, for accuracy and deterministic PE.",
 )
 @labels_option
 @positive_option
@@ -68,10 +84,17 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 @click.option("--model", help="Column with the name of the model that made the prediction.")
 @click.option(
     "--reference",
+    "reference_group",
     metavar="GROUP",
     help="Group that the others are compared with, or 'all' for every pair; by default the first.",
 )
-@click.option("--bins", type=click.IntRange(1, 1000), default=15, help="Number of confidence bins.")
+@click.option(
+    "--bins",
+    "n_bins",
+    type=click.IntRange(1, 1000),
+    default=15,
+    help="Number of confidence bins.",
+)
 @click.option("--level", type=_SHARE, default=0.95, help="Level of the intervals.")
 @click.option(
     "--tolerance", type=_SHARE, default=0.05, help="Largest ECE that still counts as calibrated."
@@ -102,7 +125,12 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 @click.option("--force", is_flag=True, help="Overwrite the file of --json.")
 @click.option("--merge", is_flag=True, help="Add up PREDICTIONS, which are files of --json.")
 def audit(
-    predictions: tuple[str, ...], gates: list[Gate], out: Path | None, force: bool, **options: Any
+    predictions: tuple[str, ...],
+    gates: list[Gate],
+    on_interval: OnInterval | None,
+    out: Path | None,
+    force: bool,
+    **options: Any,
 ) -> None:
     """Measure calibration and fairness of PREDICTIONS, CSV or Parquet files.
 
@@ -120,7 +148,7 @@ def audit(
     found = _run(predictions, **options)
     if found.tables.unnamed:
         note(f"{found.tables.unnamed:,} of the rows left out belong to no model")
-    outcomes = found.check(gates, options["on_interval"])
+    outcomes = found.check(gates, on_interval)
     if out is not None:
         found.save(out, outcomes)
     try:
@@ -137,71 +165,41 @@ def _run(
     predictions: Sequence[str],
     *,
     merge: bool,
-    label: str | None,
+    label: str,
     prob: tuple[str, ...],
     group: tuple[str, ...],
-    pred: str | None,
-    by: tuple[str, ...],
-    model: str | None,
-    labels: Sequence[str] | None,
-    positive: str | None,
-    bins: int,
-    drop_missing: bool,
-    reference: str | None,
-    on_interval: str | None,  # noqa: ARG001
     **options: Any,
 ) -> AuditReports:
     from equipoise.auditing import audit_models, merge_audits
 
     if options["train_label"] is not None and options["train"] is None:
         raise click.UsageError("--train-label is for --train")
-    columns = {"--label": label, "--prob": prob, "--group": group}
     if merge:
-        more = {"--pred": pred, "--by": by, "--model": model, "--labels": labels}
-        _refuse_columns(columns | more | {"--positive": positive})
+        source = click.get_current_context().get_parameter_source
+        for name, option in OF_PREDICTIONS.items():
+            if source(name) != click.core.ParameterSource.DEFAULT:
+                raise click.UsageError(
+                    f"{option} is for predictions; with --merge it is read from the files"
+                )
         with notes():
-            return merge_audits(predictions, reference_group=reference, **options)
+            kept = {name: v for name, v in options.items() if name not in OF_PREDICTIONS}
+            return merge_audits(predictions, **kept)
+    columns = {"--label": label, "--prob": prob, "--group": group}
     if lacking := [name for name, value in columns.items() if not value]:
         raise click.UsageError(
             f"an audit needs {' and '.join(lacking)}; to add up files of --json, pass --merge"
         )
-    named = [*prob, *group, *by, *(name for name in (label, pred, model) if name is not None)]
-    if twice := [name for name in named if named.count(name) > 1]:
+    named = [*prob, *group, *options["by"], label, options["y_pred"], options["model"]]
+    if twice := [name for name in named if name is not None and named.count(name) > 1]:
         raise click.UsageError(f"column {twice[0]!r} is named twice")
-    if model is not None and len(predictions) > 1:
+    if options["model"] is not None and len(predictions) > 1:
         raise click.UsageError(
-            "several files are several models, so --model is for one; to read many files as one "
+            "each of several files is a model, so --model goes with one; to read many files as one "
             "table, name their folder or put the pattern in quotes"
         )
-    assert label is not None
     with notes():
         return audit_models(
-            label,
-            prob,
-            sensitive_features=group,
-            data=_named(predictions),
-            model=model,
-            by=by or None,
-            y_pred=pred,
-            labels=labels,
-            positive=positive,
-            n_bins=bins,
-            drop_missing=drop_missing,
-            reference_group=reference,
-            **options,
-        )
-
-
-def _refuse_columns(given: dict[str, Any]) -> None:
-    context = click.get_current_context()
-    default = click.core.ParameterSource.DEFAULT
-    given |= {
-        f"--{name.replace('_', '-')}": context.get_parameter_source(name) != default
-        for name in ("bins", "drop_missing")
-    }
-    if wrong := [name for name, value in given.items() if value]:
-        raise click.UsageError(
-            f"{wrong[0]} is for predictions; with --merge it is read from the files"
+            label, prob, sensitive_features=group, data=_named(predictions), **options
         )
 
 

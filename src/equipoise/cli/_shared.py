@@ -37,8 +37,8 @@ group_option = click.option("--group", multiple=True, help=GROUP_HELP)
 prob_option = click.option(
     "--prob",
     multiple=True,
-    help="Column with the probability of a class: one for each class, or a single one for the second "
-    "label in sorted order.",
+    help="Column with the probability of a class: one for each class, or a single one for the "
+    "second label in sorted order.",
 )
 
 
