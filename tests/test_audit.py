@@ -185,9 +185,7 @@ def test_a_report_of_added_tables_is_that_of_all_rows():
                  "verdicts", "comparisons"):  # fmt: skip
         assert getattr(found, name) == getattr(whole, name)
     assert not found.own_rates
-    given = report_of(whole.table, intervals=whole.intervals)
-    assert given.intervals is whole.intervals
-    assert report_of(whole.table, intervals=None).intervals is None
+    assert report_of(whole.table, intervals=False).intervals is None
 
 
 def test_a_table_with_some_parts_only_is_refused():

@@ -880,7 +880,7 @@ def test_fitting_needs(lacking):
         (["d.csv", "--label", "y"], 2, "--label is for fitting, not for --apply"),
         (["d.csv", "--positive", "yes"], 2, "--positive is for fitting"),
         (["d.csv", "--labels", "no,yes"], 2, "--labels is for fitting"),
-        (["d.csv", "--labels", ""], 2, "it is empty; name the values, with commas"),
+        (["d.csv", "--labels", ""], 2, "it is empty; give values separated by commas"),
         (["d.csv", "--shrinkage", "0"], 2, "--shrinkage is for fitting"),
         (["d.csv", "--out", "c.json"], 2, "neither .csv nor .parquet"),
         (["d.csv", "--out", "nowhere/c.csv"], 2, "no folder nowhere"),

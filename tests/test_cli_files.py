@@ -147,7 +147,7 @@ def test_columns_are_matched_to_labels_by_name(prepared):
     names = ("--label", "y", "--group", "sex", "--prob", "prob_yes", "--prob", "prob_no")
     result = CliRunner().invoke(main, ["calibrate", "d.csv", *names, "--out", "t.json"])
     assert "Note: the names of the probability columns, not their order, decide" in result.output
-    assert "pass --labels to say otherwise" in result.output
+    assert "pass --labels to override this" in result.output
     found = FileCalibration.load("t.json").scaling
     assert found.classes_.tolist() == ["yes", "no"]
     want = FileCalibration.load(prepared / "t.json").scaling.temperatures_

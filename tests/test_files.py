@@ -20,7 +20,7 @@ from packaging.version import Version
 from equipoise import audit
 from equipoise._files import opened, reader, reading
 from equipoise._inputs import check_column, match, need
-from equipoise.auditing import Columns, fill, rates_of
+from equipoise.auditing._pushdown import Columns, fill, rates_of
 from equipoise.datasets import Dataset
 from equipoise.metrics import AuditTable
 

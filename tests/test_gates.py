@@ -16,10 +16,8 @@ from equipoise.auditing import (
     Intervals,
     PeVerdict,
     Verdict,
-    find_group,
-    split_names,
 )
-from equipoise.auditing._gates import NAMES
+from equipoise.auditing._gates import NAMES, find_group, split_names
 from equipoise.metrics import METRICS, AuditTable
 
 NAN = math.nan
@@ -131,8 +129,8 @@ def test_parse_gap_each_and_words():
         ("logloss > 1", "did you mean 'log_loss'"),
         ("miscalibratd", "did you mean 'miscalibrated'"),
         ("fairness > 1", "there are accuracy, ece"),
-        ("", "is no gate; write for example"),
-        ("> 0.05", "is no gate"),
+        ("", "is not a gate; write for example"),
+        ("> 0.05", "is not a gate"),
         ("ece", "'ece' has no limit; write for example 'ece > 0.05'"),
         ("ece >", "has no limit"),
         ("ece = 0.05", "there is no =; the signs are > >= < <="),
@@ -147,7 +145,7 @@ def test_parse_gap_each_and_words():
         ("ece[a,] > 1", "a name is missing"),
         ("ece[a]b] > 1", "in quotes"),
         ("ece['a] > 1", "in quotes"),
-        ("ece[a > 1", "is no gate"),
+        ("ece[a > 1", "is not a gate"),
         ("ece[a].gap > 1", "a gap is between groups"),
         ("ece.gap[a] > 1", "compares groups, so it has no"),
         ("ece.range > 1", "there is no ece.range"),

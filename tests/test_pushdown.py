@@ -17,12 +17,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from equipoise._inputs import ROW_SUM_TOLERANCE
-from equipoise.auditing import Columns, fill, rates_of
+from equipoise.auditing._pushdown import Columns, fill, rates_of
 from equipoise.auditing._pushdown._cells import Cells, Tables
 from equipoise.auditing._pushdown._query import HALF, rounded_off
 from equipoise.auditing._pushdown._survey import MOST_GROUPS
 from equipoise.auditing._pushdown._tables import Filled
-from equipoise.metrics import BLOCKS, SUMS, AuditTable, bin_of, group_base_rates
+from equipoise.metrics import SUMS, AuditTable, group_base_rates
+from equipoise.metrics._sums import bin_of
 
 LOGARITHMS = ("log_loss", "log_loss2")
 
@@ -158,17 +159,6 @@ def test_without_groups(make_quick):
     data = predictions()
     got = fill(make_quick(data), Columns("y", ("p1",), ()))
     assert_equal(got.tables[()], AuditTable.from_arrays(data["y"], data["p1"]))
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("part", sorted(BLOCKS))
-def test_parts(part, classes):
-    data = predictions(classes=classes)
-    got = fill(pl.DataFrame(data), Columns("y", PROB[classes], ("g",)), blocks={part})
-    want = AuditTable.from_arrays(
-        data["y"], matrix(data), sensitive_features=data["g"], blocks={part}
-    )
-    assert_equal(got.tables[()], want)
 
 
 @pytest.mark.parametrize(
@@ -398,7 +388,7 @@ def test_halves_hold_a_trillion_rows():
     into = Tables(1, 2, 15)
     into.put("rows", cells.sums["rows"], cells.key)
     into.put("log_loss", cells.sums["p"], cells.key)
-    table = into.table([0], ["a"], (0, 1), frozenset(BLOCKS))
+    table = into.table([0], ["a"], (0, 1))
     assert table.sums["rows"].tolist() == [3 * rows]
     assert table.sums["log_loss"].tolist() == [3 * rows * p]
 
@@ -609,7 +599,6 @@ def test_what_is_no_table():
     [
         ({"n_bins": 0}, "n_bins must be a positive integer"),
         ({"engine": "sqlite"}, "engine must be one of duckdb, polars, spark"),
-        ({"blocks": {"nothing"}}, "blocks must be some of"),
     ],
 )
 def test_wrong_arguments(arguments, message):

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from equipoise.auditing import Columns, fill, rates_of
+from equipoise.auditing._pushdown import Columns, fill, rates_of
 
 pytestmark = [
     pytest.mark.cluster,

@@ -100,18 +100,18 @@ def test_a_narrow_terminal_names_the_metrics_it_leaves_out():
     table = AuditTable.from_arrays(y, prob, sensitive_features=group, labels=range(2))
     for _ in range(30):  # 322 billion rows: the column of rows grows to 15 characters
         table = table + table
-    found = report_of(table, intervals="cells")
+    found = report_of(table)
     titles = {name: metric.title for name, metric in metrics.METRICS.items()}
     text = printed(found)
     head = text.splitlines()[1]
     kept = [m for m, title in titles.items() if title in head]
     gone = [title for m, title in titles.items() if m not in kept]
     assert kept == [m for m in titles if m != "debiased_squared_ece"]
-    assert f"Not shown for want of room: {', '.join(gone)}" in text
+    assert f"Not shown, the terminal is too narrow: {', '.join(gone)}" in text
     total = ["overall", f"{300 * 2**30:,}", *(f"{found.overall[m]:.4f}" for m in kept)]
     assert line_of(text, "overall").split() == total
     wide = printed(found, 120)
-    assert "want of room" not in wide
+    assert "too narrow" not in wide
     assert all(title in wide.splitlines()[1] for title in titles.values())
 
 

@@ -193,7 +193,7 @@ def test_weighted_tables_add_up(weighted):
     found = a + b
     assert found.weighted
     for name, spec in SUMS.items():
-        rounding = 100 / spec.unit if spec.fixed else 1e-7
+        rounding = 100 / spec.unit if spec.unit > 1 else 1e-7
         np.testing.assert_allclose(
             found[name], whole[name], rtol=1e-12, atol=rounding, err_msg=name
         )

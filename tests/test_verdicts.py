@@ -373,7 +373,7 @@ def test_the_driver_is_the_largest_gap_of_plain_loops(reference, classes, fixed)
             )
         )  # fmt: skip
         assert v.interval is None
-        assert f"class {v.label} of {v.group} against {v.reference}" in v.text
+        assert f"label '{v.label}' in group '{v.group}', compared with '{v.reference}'" in v.text
         expected = 0.0
         if fixed:
             expected = proportional_equality(
@@ -448,7 +448,7 @@ def test_a_clear_gap_counts_though_a_few_rows_have_a_larger_one():
     found = pe_verdicts_of(table)["stochastic"]
     assert found.group == "few"
     assert found.word == "amplifies"
-    assert "Clear is class 1 of b against a" in found.text
+    assert "Significant for label '1' in group 'b', compared with 'a'" in found.text
 
 
 def test_infinite_and_undefined():
@@ -457,7 +457,7 @@ def test_infinite_and_undefined():
     )
     found = pe_verdicts_of(table)["deterministic"]
     assert (found.value, found.word) == (math.inf, "undefined")
-    assert "class 1 of b against a: a ratio with 0 in it" in found.text
+    assert "label '1' in group 'b', compared with 'a': a ratio has a rate of 0" in found.text
     alone = pe_verdicts_of(table.pooled())
     assert {v.word for v in alone.values()} == {"undefined"}
     assert all(math.isnan(v.value) for v in alone.values())

@@ -1,4 +1,4 @@
-"""What callers pass in: labels, groups, probabilities and weights, and every error about them."""
+"""Labels, groups, probabilities and weights as callers pass them, and every error about them."""
 
 from equipoise._inputs._categories import decode, encode, encode_groups, recode, refuse_missing
 from equipoise._inputs._columns import column, column_names, columns, named_columns, same_length
@@ -6,8 +6,10 @@ from equipoise._inputs._errors import ColumnOrderWarning, InputError, InputWarni
 from equipoise._inputs._extras import need
 from equipoise._inputs._features import split_columns
 from equipoise._inputs._labels import column_labels, encode_labels
-from equipoise._inputs._names import check_column, counted, nearest, shown
+from equipoise._inputs._names import alternatives, check_column, counted, shown
 from equipoise._inputs._probabilities import (
+    NOT_ONE,
+    NOT_WITHIN,
     ROW_SUM_TOLERANCE,
     check_bins,
     check_weights,
@@ -20,10 +22,13 @@ from equipoise._inputs._values import MISSING, from_plain, match, text_of, to_pl
 
 __all__ = [
     "MISSING",
+    "NOT_ONE",
+    "NOT_WITHIN",
     "ROW_SUM_TOLERANCE",
     "ColumnOrderWarning",
     "InputError",
     "InputWarning",
+    "alternatives",
     "check_bins",
     "check_column",
     "check_weights",
@@ -41,7 +46,6 @@ __all__ = [
     "match",
     "matrix",
     "named_columns",
-    "nearest",
     "need",
     "probability_faults",
     "probability_slice",

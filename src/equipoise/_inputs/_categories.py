@@ -1,6 +1,6 @@
-"""Labels and groups as small integer codes, beside the distinct values that the codes stand for.
+"""Labels and groups as small integer codes, beside the distinct values that they stand for.
 
-Everything is done in slices, so that ten million rows need a few bytes each beyond the input.
+Columns are encoded in slices, so that a row needs only a few bytes beyond the input.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise._inputs._columns import columns
+from equipoise._inputs._names import counted
 
 SLICE = 1 << 18
 """Rows encoded at a time."""
@@ -20,9 +21,12 @@ SLICE = 1 << 18
 _DATES = "{name} holds dates or durations; bin them first, for example by year as integers"
 
 
-def _slices(n: int, step: int = SLICE) -> Iterator[slice]:
-    for start in range(0, n, step):
-        yield slice(start, min(start + step, n))
+Codes = NDArray[np.signedinteger[Any]]
+
+
+def _slices(n: int) -> Iterator[slice]:
+    for start in range(0, n, SLICE):
+        yield slice(start, start + SLICE)
 
 
 def _is_missing(value: Any) -> bool:
@@ -32,38 +36,24 @@ def _is_missing(value: Any) -> bool:
 
 
 def _code_type(n_categories: int) -> type[np.signedinteger[Any]]:
-    # the rows of a column often outnumber its categories a million to one
     return np.int8 if n_categories < 2**7 else np.int16 if n_categories < 2**15 else np.int32
 
 
-def _sorted(found: set[Any], name: str) -> list[Any]:
-    try:
-        return sorted(found)
-    except TypeError:
-        types = sorted({type(v).__name__ for v in found})
-        raise TypeError(
-            f"{name} mixes values that cannot be ordered ({', '.join(types)}); "
-            "convert the column to one type, for example with astype(str)"
-        ) from None
-
-
-def encode(array: NDArray[Any], name: str) -> tuple[NDArray[np.signedinteger[Any]], list[Any]]:
+def encode(array: NDArray[Any], name: str) -> tuple[Codes, list[Any]]:
     """Replace each value by its index among the sorted distinct values; -1 where it is missing."""
     kind = array.dtype.kind
     if kind in "mM":
         raise TypeError(_DATES.format(name=name))
     if kind == "c":
         raise TypeError(f"{name} holds complex numbers; labels and groups are plain values")
-    if kind == "b" or kind in "iu":
+    if kind in "biu":
         return _encode_integers(array)
     if kind == "f":
         return _encode_floats(array)
     return _encode_objects(array, name)
 
 
-def _encode_integers(
-    array: NDArray[Any],
-) -> tuple[NDArray[np.signedinteger[Any]], list[Any]]:
+def _encode_integers(array: NDArray[Any]) -> tuple[Codes, list[Any]]:
     as_bool = array.dtype.kind == "b"
     if as_bool:
         array = array.view(np.uint8) if array.flags.c_contiguous else array.astype(np.uint8)
@@ -71,7 +61,7 @@ def _encode_integers(
         return np.zeros(0, np.int8), []
     low, high = int(array.min()), int(array.max())
     if high - low < 1 << 16:
-        # a small range: the codes are a look-up, no sorting needed
+        # a small range needs no sorting: the codes are looked up
         seen = np.zeros(high - low + 1, dtype=bool)
         for part in _slices(len(array)):
             seen[_offset(array[part], low)] = True
@@ -104,9 +94,7 @@ def _distinct(array: NDArray[Any]) -> NDArray[Any]:
     return found
 
 
-def _encode_floats(
-    array: NDArray[Any],
-) -> tuple[NDArray[np.signedinteger[Any]], list[Any]]:
+def _encode_floats(array: NDArray[Any]) -> tuple[Codes, list[Any]]:
     values = _distinct(array)
     values = values[~np.isnan(values)]
     codes = np.empty(len(array), _code_type(len(values)))
@@ -116,9 +104,7 @@ def _encode_floats(
     return codes, values.tolist()
 
 
-def _encode_objects(
-    array: NDArray[Any], name: str
-) -> tuple[NDArray[np.signedinteger[Any]], list[Any]]:
+def _encode_objects(array: NDArray[Any], name: str) -> tuple[Codes, list[Any]]:
     found: set[Any] = set()
     try:
         for part in _slices(len(array)):
@@ -131,14 +117,20 @@ def _encode_objects(
     missing = {v for v in found if _is_missing(v)}
     if any(isinstance(v, datetime.date | datetime.timedelta) for v in found - missing):
         raise TypeError(_DATES.format(name=name))
-    # np.float64 and friends inside an object column become Python's own numbers
+    # NumPy's numbers inside an object column become Python's own
     plain = {v.item() if isinstance(v, np.generic) else v for v in found - missing}
-    values = _sorted(plain, name)
+    try:
+        values = sorted(plain)
+    except TypeError:
+        types = sorted({type(v).__name__ for v in plain})
+        raise TypeError(
+            f"{name} mixes values that cannot be ordered ({', '.join(types)}); "
+            "convert the column to one type, for example with astype(str)"
+        ) from None
     index = {v: i for i, v in enumerate(values)}
     codes = np.empty(len(array), _code_type(len(values)))
     for part in _slices(len(array)):
-        chunk = array[part].tolist()
-        codes[part] = [index.get(v, -1) for v in chunk]
+        codes[part] = [index.get(v, -1) for v in array[part].tolist()]
     return codes, values
 
 
@@ -147,21 +139,18 @@ def refuse_missing(codes: NDArray[Any], name: str) -> None:
     if len(codes) and codes.min() < 0:
         first, count = int(np.argmax(codes < 0)), int((codes < 0).sum())
         raise ValueError(
-            f"{name} has {count} missing value{'s' * (count > 1)}, the first in row {first}; "
+            f"{name} has {counted(count, 'missing value')}, the first in row {first}; "
             "drop those rows, or give them a name of their own such as 'unknown'"
         )
 
 
-def recode(
-    codes: NDArray[Any], values: Sequence[Any], target: Sequence[Any]
-) -> NDArray[np.signedinteger[Any]]:
-    """Point codes at `target` instead of `values`; -1 for what it does not contain."""
+def recode(codes: Codes, values: Sequence[Any], target: Sequence[Any]) -> Codes:
+    """Turn codes of `values` into codes of `target`; -1 for a value that it does not contain."""
     if list(values) == list(target):
         return codes
     index = {v: i for i, v in enumerate(target)}
     table = np.array([index.get(v, -1) for v in values] + [-1], _code_type(len(target)))
-    pointed: NDArray[np.signedinteger[Any]] = table[codes]
-    return pointed
+    return np.asarray(table[codes])
 
 
 def decode(codes: NDArray[Any], values: Sequence[Any]) -> NDArray[Any]:
@@ -172,9 +161,9 @@ def decode(codes: NDArray[Any], values: Sequence[Any]) -> NDArray[Any]:
 
 def encode_groups(
     sensitive_features: Any, *, allow_missing: bool = False
-) -> tuple[NDArray[np.signedinteger[Any]], list[Hashable]]:
-    """Encode one or several sensitive columns; several become tuples, their intersection."""
-    encoded: list[tuple[NDArray[np.signedinteger[Any]], list[Any]]] = []
+) -> tuple[Codes, list[Hashable]]:
+    """Encode one or several sensitive columns; a group of several is a tuple."""
+    encoded: list[tuple[Codes, list[Any]]] = []
     for j, col in enumerate(columns(sensitive_features, "sensitive_features")):
         name = "sensitive_features" if j == 0 else f"sensitive_features, column {j}"
         codes, values = encode(col, name)
@@ -194,10 +183,7 @@ def encode_groups(
         codes, present = _encode_integers(pairs)
         if present and present[0] == -1:
             codes, present = codes - 1, present[1:]
+        groups = [g if isinstance(g, tuple) else (g,) for g in groups]
         rows = [divmod(pair, len(values)) for pair in present]
-        groups = [(*_as_tuple(groups[i]), values[j]) for i, j in rows]
+        groups = [(*groups[i], values[j]) for i, j in rows]
     return codes, groups
-
-
-def _as_tuple(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)

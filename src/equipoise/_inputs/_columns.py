@@ -1,4 +1,4 @@
-"""Columns of callers, as NumPy arrays: lists, arrays, or anything that narwhals takes."""
+"""Columns as NumPy arrays, from lists, arrays, or any frame that narwhals takes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def columns(values: Any, name: str) -> list[NDArray[Any]]:
 
 
 def _values(series: nw.Series[Any]) -> NDArray[Any]:
-    # the array of a PyArrow dictionary with nulls gives those rows another row's value
+    # PyArrow gives a missing value of a dictionary column another row's value
     if series.implementation.is_pyarrow() and series.dtype == nw.Categorical:
         series = series.cast(nw.String)
     return series.to_numpy()
@@ -62,7 +62,7 @@ def named_columns(table: Any) -> dict[Any, Any] | None:
 
 
 def column(values: Any, name: str) -> NDArray[Any]:
-    """Return the single column that `values` must be."""
+    """Return the only column of `values`; raise if there are several."""
     cols = columns(values, name)
     if len(cols) != 1:
         raise ValueError(f"{name} must be a single column, got {len(cols)} columns")

@@ -7,17 +7,7 @@ import warnings
 
 
 class _Advice(Exception):
-    """What `InputError` and `InputWarning` share.
-
-    Attributes
-    ----------
-    problem
-        What is wrong.
-    remedy
-        What to do in Python.
-    option
-        What to do on the command line, where that is something else.
-    """
+    """A problem, its remedy in Python, and its remedy on the command line if that differs."""
 
     def __init__(self, problem: str, remedy: str = "", option: str = "") -> None:
         super().__init__(f"{problem}; {remedy}" if remedy else problem)
@@ -34,15 +24,15 @@ class InputError(_Advice, ValueError):
 
 
 class InputWarning(_Advice, UserWarning):
-    """Something about what was passed that the caller should know."""
+    """A doubt about what was passed."""
 
 
 class ColumnOrderWarning(InputWarning):
-    """Names and order of the columns of probabilities disagree about their labels."""
+    """The names of probability columns contradict their order."""
 
 
 def warn_caller(warning: Warning) -> None:
-    """Warn at the line outside of this package that led here, however deep in it this is."""
+    """Warn at the caller's line: the last one outside of this package."""
     level, frame = 1, sys._getframe()
     while frame.f_back and frame.f_globals.get("__name__", "").startswith("equipoise"):
         level, frame = level + 1, frame.f_back

@@ -1,4 +1,4 @@
-"""Libraries that only some of the package needs: imported when used, missed by name."""
+"""Libraries that only some commands need, imported when they are used."""
 
 from __future__ import annotations
 
@@ -8,18 +8,10 @@ from typing import Any
 
 
 def need(library: str, extra: str = "", at_least: str = "", *, what: str = "this") -> Any:
-    """Import a library, or say how to install it.
+    """Import a module such as "pyspark.sql", or say how to install it.
 
-    Parameters
-    ----------
-    library
-        Name of the module, such as "polars" or "pyspark.sql".
-    extra
-        The extra of this package that brings it; empty if the package itself requires it.
-    at_least
-        Lowest version that works.
-    what
-        What needs it, for the message.
+    `extra` is the extra of this package that brings it, empty if the package itself does;
+    `what` is the subject of the message: what needs the library.
     """
     root = library.split(".")[0]
     wanted = f"{root} {at_least} or later" if at_least else root

@@ -15,7 +15,7 @@ def split_columns(
     *,
     needed: bool = True,
 ) -> tuple[Any, Any]:
-    """Return the features, and the column or columns of the group if there are any."""
+    """Return the features and the sensitive columns, None if there are none."""
     if sensitive_columns is None:
         return X, sensitive_features
     if sensitive_features is not None:

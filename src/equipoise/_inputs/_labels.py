@@ -1,4 +1,4 @@
-"""Which label each column of probabilities stands for, in Python and in all commands."""
+"""The label of each column of probabilities, in Python and in all commands."""
 
 from __future__ import annotations
 
@@ -26,27 +26,13 @@ def column_labels(
 ) -> tuple[Hashable, ...]:
     """Return the label of each class.
 
-    The first of these that applies decides: `labels`; `positive`; the names of K columns that match
-    the labels one to one (a name is a label, or ends in it); the sorted labels, if there are K of
-    them; the integers 0..K-1, if the labels are some of these.
+    The first of these that applies decides: `labels`, in the order of the columns; `positive`, the
+    label whose probability the only column holds; the names of K columns that match the labels one
+    to one (a name is a label, or ends in it); the sorted labels, if there are K of them; the
+    integers 0..K-1, if the labels are some of these. `labels` and `positive` are matched by text
+    too, so "1" is the number 1. `present` are the distinct labels of the rows, in sorted order;
+    `name` is what messages call them.
 
-    Parameters
-    ----------
-    present
-        The distinct labels of the rows, in sorted order.
-    n_classes
-        K: two where there is one column of probabilities.
-    columns
-        Names of the columns of probabilities, where they have names.
-    labels
-        Label of each column, in order; matched by text too, so "1" is the number 1.
-    positive
-        The label whose probability the only column holds.
-    name
-        How messages call the labels.
-
-    Examples
-    --------
     >>> column_labels(["no", "yes"], 2), column_labels([1, 2], 3, columns=["p_1", "p_2", "p_3"])
     (('no', 'yes'), (1, 2, 3))
     """
@@ -63,16 +49,15 @@ def column_labels(
     if columns is not None and len(columns) == n_classes:
         named = _by_name(present, columns)
         if named is not None:
-            known = [label for label in named if label in present]
-            if known != list(present):
+            if [label for label in named if label in present] != list(present):
                 pairs = ", ".join(
                     f"{shown(c)} is {shown(k)}" for c, k in zip(columns, named, strict=True)
                 )
                 _warn(
                     f"the names of the probability columns, not their order, decide their labels "
                     f"({pairs})",
-                    "pass labels= to say otherwise",
-                    "pass --labels to say otherwise",
+                    "pass labels= to override this",
+                    "pass --labels to override this",
                 )
             return named
     if len(present) == n_classes:
@@ -118,11 +103,7 @@ def _given(present: Sequence[Any], n_classes: int, labels: Any, name: str) -> tu
 
 
 def _with_positive(
-    present: Sequence[Any],
-    n_classes: int,
-    columns: Sequence[str] | None,
-    positive: Any,
-    name: str,
+    present: Sequence[Any], n_classes: int, columns: Sequence[str] | None, positive: Any, name: str
 ) -> tuple[Hashable, ...]:
     if n_classes != 2 or (columns is not None and len(columns) > 1):
         raise InputError(
@@ -156,12 +137,9 @@ def _by_name(present: Sequence[Any], columns: Sequence[str]) -> tuple[Hashable, 
     if None not in found:
         matched = tuple(texts[str(t)] for t in found)
         return matched if len(set(matched)) == len(columns) else None
-    # labels that no row has: what follows the beginning that the other names share
-    starts = {
-        name[: len(name) - len(text)]
-        for name, text in zip(columns, found, strict=True)
-        if text is not None
-    }
+    # a label that no row has is what follows the prefix that the other names share
+    pairs = zip(columns, found, strict=True)
+    starts = {name[: len(name) - len(text)] for name, text in pairs if text is not None}
     start = starts.pop()
     rest = [name.removeprefix(start) for name in columns]
     if starts or not all(name.startswith(start) and name != start for name in columns):

@@ -7,30 +7,28 @@ import unicodedata
 from collections.abc import Hashable, Sequence
 
 
-def nearest(name: str, known: Sequence[str]) -> str | None:
-    """Return the known name that is most like this one, whatever its case.
+def alternatives(name: str, known: Sequence[str], between: str = ", ") -> str:
+    """Return the known names for a message about an unknown one, the most similar first.
 
-    >>> nearest("Sex", ["SEX", "age"]), nearest("rcae", ["Race"]), nearest("x", ["age"])
-    ('SEX', 'Race', None)
+    >>> alternatives("Sex", ["SEX", "age"]), alternatives("x", ["age"])
+    ("did you mean 'SEX'? there are SEX, age", 'there are age')
     """
     by_case = {own.casefold(): own for own in known}
     near = difflib.get_close_matches(name.casefold(), by_case, n=1)
-    return by_case[near[0]] if near else None
+    hint = f"did you mean {by_case[near[0]]!r}? " if near else ""
+    return f"{hint}there are {between.join([*known[:20], *['...'] * (len(known) > 20)])}"
 
 
 def check_column(name: str, names: Sequence[str]) -> None:
     """Raise if there is no such column, and name the nearest."""
     if name not in names:
-        near = nearest(name, names)
-        hint = f"did you mean {near!r}? " if near else ""
-        shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-        raise ValueError(f"there is no column {name!r}; {hint}there are {shown}")
+        raise ValueError(f"there is no column {name!r}; {alternatives(name, names)}")
 
 
 def shown(name: Hashable) -> str:
-    r"""Return a name from data as it is printed, on one line: the values of a tuple joined.
+    r"""Return a name from data as it is printed, on one line; the values of a tuple are joined.
 
-    What would move the cursor, hide text or turn its direction is escaped.
+    Characters that move the cursor, hide text or change its direction are escaped.
 
     >>> shown(("a", 1)), shown("red\x1b[31m")
     ('a, 1', 'red\\x1b[31m')

@@ -1,4 +1,4 @@
-"""Probabilities and weights as arrays: what is accepted, and every error about them."""
+"""Probabilities and weights as arrays, and every error about them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from equipoise._inputs._columns import column, same_length
 
 MOST_BINS = 1_000
-"""Confidence bins at most: finer ones hold no rows to speak of, and cost memory and time."""
+"""Most confidence bins: finer ones hold hardly any rows, and cost memory and time."""
 
 ROW_SUM_TOLERANCE = 1e-3
-"""How far a row of probabilities may be from 1; rows are checked, never rescaled."""
+"""Largest deviation from 1 of the sum of a row; rows are checked, never rescaled."""
 
 NO_PROBABILITY = "drop those rows or repair the model's output"
 NOT_WITHIN = "pass probabilities (apply softmax to logits)"
@@ -23,7 +23,7 @@ NOT_ONE = "pass one column of probabilities per class, and only those"
 
 
 def matrix(values: Any, name: str) -> NDArray[Any]:
-    """Return probabilities or logits as a numeric array of one or two axes, uncopied if it is."""
+    """Return probabilities or logits as a numeric array of one or two axes."""
     native = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
     array = native.to_numpy() if native is not values else np.asarray(values)
     if array.dtype == object:
@@ -46,7 +46,7 @@ def matrix(values: Any, name: str) -> NDArray[Any]:
 
 
 def check_bins(n_bins: Any) -> None:
-    """Raise unless the number of bins is one that leaves rows in them."""
+    """Raise unless the number of bins is an integer from 1 to MOST_BINS."""
     if isinstance(n_bins, bool) or not isinstance(n_bins, int | np.integer) or n_bins < 1:
         raise ValueError(f"n_bins must be a positive integer, got {n_bins!r}")
     if n_bins > MOST_BINS:
@@ -67,7 +67,7 @@ def probability_slice(y_prob: NDArray[Any], rows: slice) -> NDArray[np.float64]:
         np.subtract(1.0, out[1], out=out[0])
     else:
         np.copyto(out, part.T)
-    # one comparison each that NaN fails too
+    # NaN fails these comparisons too
     valid = out.min() >= 0.0 and out.max() <= 1.0
     if not valid or not (np.abs(out.sum(axis=0) - 1.0).max() <= ROW_SUM_TOLERANCE):
         _refuse_probabilities(part, out, rows.start)
@@ -97,10 +97,9 @@ def _refuse_probabilities(part: NDArray[Any], out: NDArray[np.float64], start: i
 def probability_faults(
     columns: Sequence[NDArray[Any]], names: Sequence[str]
 ) -> Iterator[tuple[NDArray[np.bool_], str, str, str]]:
-    """Say what is wrong with columns of probabilities, by the rule of `probability_slice`.
+    """Check columns of probabilities by the rules of `probability_slice`.
 
-    Gives, for each kind of fault, the rows that have it, what it is, what the first of them has,
-    and the remedy.
+    For each kind of fault, yield the rows that have it, its name, its first value, and the remedy.
     """
     sound = np.ones(len(columns[0]), bool)
     for name, values in zip(names, columns, strict=True):

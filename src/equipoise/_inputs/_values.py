@@ -1,7 +1,7 @@
-"""One value of a label or group: as text in a form that files of every kind share, and as JSON.
+"""One value of a label or group: as text in a common form, and as JSON.
 
-A group or label is matched by its text in one common form, so that 1, 1.0 and "1" are the same
-whether a file is CSV or Parquet, and True, "True" and "true" are; "01" is a name of its own.
+Groups and labels are matched by this text, so that 1, 1.0 and "1" are the same in CSV and Parquet
+files, and so are True, "True" and "true"; "01" is a name of its own.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 
 MISSING = frozenset({"", "?", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null"})
-"""What a CSV file has where a value is missing."""
+"""Texts that stand for a missing value in a CSV file."""
 
-# 18 digits are surely a number of 64 bits; more, or a leading zero, are a name
+# 18 digits fit in 64 bits; more digits, or a leading zero, make a name
 _INTEGER = re.compile(r"[+-]?(0|[1-9]\d{0,17})")
 
 _NUMBER = re.compile(r"[+-]?((0|[1-9]\d{0,17})(\.\d*)?|\.\d+)(e[+-]?\d{1,2})?", re.IGNORECASE)
 
 
 def text_of(value: Any) -> str | None:
-    """Return a group's or label's text in the form that all files have in common; None: missing.
+    """Return the common text of a group or label; None if it is missing.
 
     >>> [text_of(v) for v in (1, 1.0, " 1.00", "01", True, "TRUE", 0.5, "Ann ", None)]
     ['1', '1', '1', '01', 'true', 'true', '0.5', 'Ann', None]
@@ -51,7 +51,7 @@ def text_of(value: Any) -> str | None:
 
 
 def typed(texts: Iterable[str]) -> dict[str, Any]:
-    """Return the value of each text of a column: numbers if all are, truth values, or the text."""
+    """Return the values of a column of texts: numbers or truth values if all are, or the texts."""
     known = list(texts)
     if all(_NUMBER.fullmatch(t) for t in known):
         return {t: int(t) if _INTEGER.fullmatch(t) else float(t) for t in known}
@@ -61,7 +61,7 @@ def typed(texts: Iterable[str]) -> dict[str, Any]:
 
 
 def match(labels: Iterable[Any], present: Iterable[Any]) -> tuple[Any, ...]:
-    """Return labels as the column that holds `present` has them, matched by value, else by text.
+    """Return labels as the values of a column that holds `present`, matched by value or text.
 
     >>> match(["0", "1", "2"], [1, 2]), match(["no", "yes"], ["yes"])
     ((0, 1, 2), ('no', 'yes'))
@@ -77,7 +77,7 @@ def match(labels: Iterable[Any], present: Iterable[Any]) -> tuple[Any, ...]:
         elif text in by_text:
             matched.append(by_text[text])
         else:
-            # a label that no row has is of the type that the others are
+            # a label that no row has gets the type of the others
             matched.append(typed([text])[text] if own and not words else label)
     return tuple(matched)
 

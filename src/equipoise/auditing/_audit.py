@@ -1,10 +1,10 @@
-"""Audit predictions: of arrays, of a table where it is, of several models, of audits added up."""
+"""Audits of arrays, of a table where it is, of several models, and of saved audits added up."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from equipoise.auditing._merged import merged_files
@@ -12,9 +12,7 @@ from equipoise.auditing._model_reports import AuditReports, report_models
 from equipoise.auditing._model_tables import ModelTables, tables_of_arrays, tables_of_data
 from equipoise.auditing._pushdown import Columns
 from equipoise.auditing._report import AuditReport, check_evidence
-from equipoise.metrics import GroupRates
-
-Rates = GroupRates | Mapping[Hashable, Mapping[Hashable, float]]
+from equipoise.metrics import GroupRates, Rates
 
 
 def audit(
@@ -53,8 +51,8 @@ def audit(
         One column, or several whose intersection is meant. With `data`, their names.
     data
         A frame or table that narwhals takes (pandas, polars, PyArrow, DuckDB, PySpark, Ibis), or
-        the path of CSV or Parquet files: a file, a folder, a pattern, or a list of them. The sums
-        are made where the data is.
+        the path of CSV or Parquet files: a file, a folder, a pattern, or a list of them. Only sums
+        leave the place where the data is.
     by
         One or several columns (with `data`, their names), such as a month, whose values split the
         rows into parts that are reported one by one as well.
@@ -74,8 +72,7 @@ def audit(
         Rates of the training labels, from `group_base_rates`; by default those of `y_true`.
     train, train_label
         With `data`: the training labels, as a table or files like `data`, and the name of their
-        column if it is not that of `y_true`. Their rates are counted where they are and take the
-        place of `base_rates`.
+        column if it is not that of `y_true`. Their rates replace `base_rates`.
     reference_group
         The group the others are compared with, as in `proportional_equality`.
     intervals
@@ -87,9 +84,9 @@ def audit(
     seed
         Seed of the draws behind the interval of proportional equality.
     drop_missing
-        Leave out rows with a missing value, and count them, rather than refuse them.
+        Leave out rows with a missing value, and report how many; by default they are an error.
     engine
-        What reads files: "duckdb", "polars" or "spark".
+        Library that reads files: "duckdb", "polars" or "spark".
 
     Examples
     --------
@@ -104,36 +101,18 @@ def audit(
         raise ValueError(
             "train goes with data=; for arrays pass base_rates=group_base_rates(y_train, ...)"
         )
-    columns: dict[str, Any] = {
-        "y_true": y_true,
-        "y_prob": y_prob,
-        "sensitive_features": sensitive_features,
-        "y_pred": y_pred,
-        "by": by,
-    }
-    options = {
-        "labels": labels,
-        "positive": positive,
-        "n_bins": n_bins,
-        "drop_missing": drop_missing,
-    }
+    if data is not None and sample_weight is not None:
+        raise ValueError("sample_weight does not go with data=; pass the columns as arrays instead")
+    given = (y_true, y_prob, sensitive_features, y_pred, by)
+    options = {"labels": labels, "positive": positive, "n_bins": n_bins}
+    options["drop_missing"] = drop_missing
     if data is None:
-        tables = tables_of_arrays(**columns, sample_weight=sample_weight, **options)
+        tables = tables_of_arrays(*given, sample_weight, **options)
     else:
-        if sample_weight is not None:
-            raise ValueError(
-                "sample_weight does not go with data=; pass the columns as arrays instead"
-            )
-        tables = tables_of_data({None: data}, _columns(**columns), engine=engine, **options)
+        tables = tables_of_data({None: data}, _columns(*given), engine=engine, **options)
     tables = _with_rates(tables, base_rates, train, train_label, engine)
-    return report_models(
-        tables,
-        reference_group=reference_group,
-        intervals=intervals,
-        level=level,
-        tolerance=tolerance,
-        seed=seed,
-    )[None]
+    evidence = {"level": level, "tolerance": tolerance, "seed": seed, "intervals": intervals}
+    return report_models(tables, reference_group, **evidence)[None]
 
 
 def audit_models(
@@ -177,17 +156,12 @@ def audit_models(
     check_evidence(level, tolerance)
     sources = data if isinstance(data, Mapping) else {None: data}
     if model is not None and len(sources) > 1:
-        raise ValueError("several tables are several models, so a column of models is for one")
-    columns = _columns(
-        y_true=y_true,
-        y_prob=y_prob,
-        sensitive_features=sensitive_features,
-        y_pred=y_pred,
-        by=by,
-    )
+        raise ValueError(
+            "each of several tables is a model, so model= goes with one table; leave it out"
+        )
     tables = tables_of_data(
         sources,
-        columns,
+        _columns(y_true, y_prob, sensitive_features, y_pred, by),
         model=model,
         labels=labels,
         positive=positive,
@@ -196,9 +170,7 @@ def audit_models(
         engine=engine,
     )
     tables = _with_rates(tables, base_rates, train, train_label, engine)
-    return report_models(
-        tables, reference_group=reference_group, level=level, tolerance=tolerance, seed=seed
-    )
+    return report_models(tables, reference_group, level=level, tolerance=tolerance, seed=seed)
 
 
 def merge_audits(
@@ -212,13 +184,13 @@ def merge_audits(
     seed: int = 0,
     engine: str = "duckdb",
 ) -> AuditReports:
-    """Add up audits of different rows that were written as JSON, and report on their sum.
+    """Add up saved audits of different rows, and report on all rows together.
 
     Parameters
     ----------
     sources
-        Files, folders or patterns of what `AuditReports.save` (`equipoise audit --json`) or
-        `AuditTable.to_dict` wrote.
+        Files, folders or patterns of JSON files that hold what `AuditReports.save` (`equipoise
+        audit --json`) or `AuditTable.to_dict` wrote.
     train, train_label, reference_group, level, tolerance, seed, engine
         As in `audit`.
     """
@@ -226,31 +198,25 @@ def merge_audits(
     given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
     tables = merged_files(given, keep_rates=train is None)
     tables = _with_rates(tables, None, train, train_label, engine)
-    return report_models(
-        tables, reference_group=reference_group, level=level, tolerance=tolerance, seed=seed
-    )
+    return report_models(tables, reference_group, level=level, tolerance=tolerance, seed=seed)
 
 
 # --- columns and rates ------------------------------------------------------------------------
 
 
-def _columns(**names: Any) -> Columns:
+def _columns(y_true: Any, y_prob: Any, sensitive_features: Any, y_pred: Any, by: Any) -> Columns:
     """Check that the columns of a table are named."""
-    for name, value in names.items():
-        several = name in ("y_prob", "sensitive_features", "by")
-        optional = name in ("y_pred", "by") and value is None
-        listed = (
-            several and isinstance(value, list | tuple) and all(isinstance(v, str) for v in value)
-        )
-        if not (optional or listed or isinstance(value, str)):
+    lists = {"y_prob": y_prob, "sensitive_features": sensitive_features, "by": by}
+    for name, value in ({"y_true": y_true, "y_pred": y_pred} | lists).items():
+        several = name in lists
+        listed = several and isinstance(value, list | tuple)
+        named = all(isinstance(v, str) for v in (value if listed else [value]))
+        if not named and (value is not None or name not in ("y_pred", "by")):
             raise TypeError(
                 f"with data=, {name} is the name of a column{' or a list of names' * several}, "
                 f"got {type(value).__name__}"
             )
-    by = () if names["by"] is None else names["by"]
-    return Columns(
-        names["y_true"], names["y_prob"], names["sensitive_features"], names["y_pred"], by
-    )
+    return Columns(y_true, y_prob, sensitive_features, y_pred, () if by is None else by)
 
 
 def _with_rates(

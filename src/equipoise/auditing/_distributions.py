@@ -63,7 +63,7 @@ def ndtri(p: Any) -> Floats:
 
 def chi2_tail(freedom: NDArray[np.int64], x: Floats) -> Floats:
     """Return the chance that a chi-square variable with whole degrees of freedom exceeds x."""
-    half = np.minimum(x / 2.0, 1e5)  # beyond, the tail is 0
+    half = np.minimum(x / 2.0, 1e5)  # the tail is 0 long before; 0 * inf would be nan
     odd = freedom % 2 == 1
     tail = np.where(odd, np.asarray(_erfc(np.sqrt(half)), np.float64), 0.0)
     # the terms are half^j exp(-half) / gamma(j + 1), for j = 0, 1, .. or 1/2, 3/2, ..

@@ -1,7 +1,7 @@
 """Gates: conditions such as ``ece[Female] > 0.05`` under which an audit fails.
 
-A gate names what must not be. It is checked on all rows and, where a report is split (`by=`), on
-every part. A figure that is missing or undefined never passes: the gate fails and says why.
+A gate is checked on all rows and, where a report is split (`by=`), on every part. Where a figure is
+missing or undefined, it fails and says why.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ import math
 import operator
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
-from equipoise._inputs import nearest, shown, text_of
-from equipoise.auditing._intervals._figures import Interval
+from equipoise._inputs import alternatives, shown, text_of
+from equipoise.auditing._intervals import NO_INTERVALS, Interval, Intervals
 from equipoise.auditing._report import AuditReport
 from equipoise.metrics import METRICS
-
-__all__ = ["Gate", "OnInterval", "Outcome", "find_group", "split_names"]
 
 OnInterval = Literal["strict", "lenient"]
 
@@ -47,20 +45,20 @@ _PART = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a gate found in one place.
+    """Result of a gate for one figure of a report.
 
     Attributes
     ----------
     holds
-        Whether the condition is not met there.
+        Whether the gate passes.
     where
-        The figure, its group, and the part of a split report.
+        Name of the figure, its group, and the part of a split report.
     value
         The figure; nan for a verdict.
     interval
-        Its interval; None for counts, verdicts and reports without.
+        Its interval; None for counts, verdicts and reports without intervals.
     text
-        All of it in a line.
+        The outcome in one line.
     """
 
     holds: bool
@@ -84,10 +82,10 @@ class Gate:
     gap
         Whether the largest difference between two groups is meant.
     group
-        The texts that name a group, one for each sensitive column; None is all rows, and of a
-        verdict each group.
+        Name of a group, one text for each sensitive column. None means all rows; for a verdict,
+        each group.
     each
-        Whether each group is meant, written [*].
+        Whether the gate is for each group, written [*].
     sign, limit
         The comparison; "" and nan for a verdict.
 
@@ -108,15 +106,17 @@ class Gate:
 
     @classmethod
     def parse(cls, text: str) -> Gate:
-        """Read a gate; ValueError names the mistake."""
+        """Read a gate from its text."""
         text = text.strip()
         form = _FORM.fullmatch(text)
         if form is None:
             raise ValueError(
-                f"{text!r} is no gate; write for example 'ece > 0.05', 'ece[Female] > 0.05', "
+                f"{text!r} is not a gate; write for example 'ece > 0.05', 'ece[Female] > 0.05', "
                 "'ece[*] > 0.05', 'accuracy.gap >= 0.1', 'pe > 0.2' or 'miscalibrated'"
             )
-        name = _known(form["name"])
+        name = form["name"].lower().replace("-", "_")
+        if name not in NAMES:
+            raise ValueError(f"there is no metric {form['name']!r}; {alternatives(name, NAMES)}")
         if form["late"]:
             raise ValueError(f"{text!r}: a gap is between groups, so it has no group of its own")
         gap = form["suffix"] is not None
@@ -125,15 +125,17 @@ class Gate:
                 f"{text!r}: there is no {name}{form['suffix']}; .gap is for {', '.join(METRICS)}"
             )
         inner = None if form["group"] is None else form["group"][1:-1].strip()
-        if inner is not None and (gap or name in _KINDS or name == "dropped"):
+        if inner is not None and (gap or name in (*_KINDS, *_AMPLIFIES, "dropped")):
             what = f"{name}.gap" if gap else name
             why = "is of all rows" if name == "dropped" else "compares groups"
             raise ValueError(f"{text!r}: {what} {why}, so it has no [group]")
         each = inner == "*"
         group = None if inner is None or each else split_names(inner)
-        if name in _WORDS:
-            return cls(text, name, False, group, each, *_no_limit(text, name, form, inner))
-        return cls(text, name, gap, group, each, *_limit(text, form))
+        if name not in _WORDS:
+            return cls(text, name, gap, group, each, *_limit(text, form))
+        if form["op"]:
+            raise ValueError(f"{text!r}: {name} is a verdict, so it has no limit")
+        return cls(text, name, False, group, each)
 
     def check(self, report: AuditReport, on_interval: OnInterval | None = None) -> list[Outcome]:
         """Check the gate on a report and its parts.
@@ -143,9 +145,9 @@ class Gate:
         report
             What `audit` found.
         on_interval
-            By default the figure decides. "strict": the gate fails if any part of the interval
-            meets the condition; "lenient": only if all of it does. Counts have no interval. Of
-            the verdicts, "strict" takes "not enough evidence" for "miscalibrated".
+            By default the figure itself decides. With "strict" the gate fails if any part of the
+            interval meets the condition, with "lenient" only if all of it does. Counts have no
+            interval. For verdicts, "strict" counts "not enough evidence" as "miscalibrated".
         """
         group = None if self.group is None else find_group(self.group, list(report.groups))
         found = self._of(report, group, on_interval, "")
@@ -159,10 +161,8 @@ class Gate:
     ) -> list[Outcome]:
         if self.name in _AMPLIFIES:
             return [self._amplifies(report, self.name + at)]
-        places: list[Hashable] = [None]
         grouped = self.group is not None or self.each or self.name == "miscalibrated"
-        if grouped:
-            places = [group] if self.group is not None else list(report.groups)
+        places = [group] if self.group is not None or not grouped else list(report.groups)
         found = []
         for own in places:
             where = f"{self.name}{'.gap' * self.gap}"
@@ -171,8 +171,8 @@ class Gate:
                 found.append(self._fails(where, "there are no rows of this group"))
             elif self.name == "miscalibrated":
                 verdict = report.verdicts[own]
-                bad = ("miscalibrated", "not enough evidence")
-                wrong = verdict.word in bad[: 2 if on_interval == "strict" else 1]
+                doubted = on_interval == "strict" and verdict.word == "not enough evidence"
+                wrong = verdict.word == "miscalibrated" or doubted
                 said = verdict.text.removeprefix(f"{shown(own)}: ")
                 found.append(self._outcome(not wrong, where, math.nan, None, said))
             else:
@@ -219,21 +219,16 @@ class Gate:
         if self.name == "rows":
             rows = report.table["rows"]
             return float(rows[report.table.groups.index(group)] if grouped else rows.sum()), None
-        sure = report.intervals
-        name, ends = self.name, None
-        if name in _KINDS:
-            name, values = _KINDS[name], report.proportional_equality
-            ends = None if sure is None else sure.proportional_equality
-        elif self.gap:
-            values = report.gaps
-            ends = None if sure is None else sure.gaps
-        elif grouped:
-            values = report.groups[group]
-            ends = None if sure is None else sure.groups.get(group)
-        else:
-            values = report.overall
-            ends = None if sure is None else sure.overall
-        return values.get(name), None if ends is None else ends.get(name)
+        name = _KINDS.get(self.name, self.name)
+
+        def of(found: AuditReport | Intervals) -> Mapping[str, Any]:
+            if self.name in _KINDS:
+                return found.proportional_equality
+            if self.gap:
+                return found.gaps
+            return found.groups.get(group, {}) if grouped else found.overall
+
+        return of(report).get(name), of(report.intervals or NO_INTERVALS).get(name)
 
     def _fails(self, where: str, why: str) -> Outcome:
         return self._outcome(False, where, math.nan, None, why)
@@ -256,7 +251,7 @@ class Gate:
 
 
 def find_group(names: Sequence[str], groups: Iterable[Hashable]) -> Hashable:
-    """Return the group that texts mean, one text for each sensitive column.
+    """Return the group of this name, one text for each sensitive column.
 
     >>> find_group(["1"], [0, 1]), find_group(["F", "old"], [("F", "old"), ("M", "old")])
     (1, ('F', 'old'))
@@ -264,7 +259,7 @@ def find_group(names: Sequence[str], groups: Iterable[Hashable]) -> Hashable:
     groups = list(groups)
     wanted = tuple(names)
     joined = ", ".join(wanted)
-    # a name as it is written goes before what it might be taken for
+    # a name that matches as it is written comes first
     for form in (str, _text):
         for group in groups:
             values = group if isinstance(group, tuple) else (group,)
@@ -274,11 +269,11 @@ def find_group(names: Sequence[str], groups: Iterable[Hashable]) -> Hashable:
         if joined == shown(group):
             return group
     known = [shown(g) for g in groups]
-    raise ValueError(f"there is no group {joined!r}; {_nearest(joined, known, '; ')}")
+    raise ValueError(f"there is no group {joined!r}; {alternatives(joined, known, '; ')}")
 
 
 def split_names(text: str) -> tuple[str, ...]:
-    r"""Take a list of names apart at its commas; quotes keep a name whole.
+    r"""Split a list of names at its commas; a name in quotes may hold commas.
 
     >>> split_names("Female, Black"), split_names("'a, b', O\'Brien")
     (('Female', 'Black'), ('a, b', "O'Brien"))
@@ -311,27 +306,6 @@ def _text(value: object) -> str:
 
 def _digits(value: float) -> str:
     return f"{value:.4f}"
-
-
-def _known(name: str) -> str:
-    known = name.lower().replace("-", "_")
-    if known not in NAMES:
-        raise ValueError(f"there is no metric {name!r}; {_nearest(known, NAMES)}")
-    return known
-
-
-def _nearest(name: str, known: Sequence[str], between: str = ", ") -> str:
-    near = nearest(name, known)
-    hint = f"did you mean {near!r}? " if near else ""
-    return f"{hint}there are {between.join([*known[:20], *['...'] * (len(known) > 20)])}"
-
-
-def _no_limit(text: str, name: str, form: re.Match[str], inner: str | None) -> tuple[()]:
-    if form["op"]:
-        raise ValueError(f"{text!r}: {name} is a verdict, so it has no limit")
-    if inner is not None and name != "miscalibrated":
-        raise ValueError(f"{text!r}: {name} compares groups, so it has no [group]")
-    return ()
 
 
 def _limit(text: str, form: re.Match[str]) -> tuple[str, float]:

@@ -1,4 +1,4 @@
-"""Audits that were written as JSON, added up."""
+"""Adding up audits that were saved as JSON."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ FORMAT = "equipoise.Audit/1"
 
 
 def merged_files(sources: Sequence[str | os.PathLike[str]], *, keep_rates: bool) -> ModelTables:
-    """Add up the tables in files, folders or patterns of files.
-
-    Without `keep_rates` the files may have different rates of training labels.
-    """
+    """Add up the tables in files; with `keep_rates` their training rates must be the same."""
     return _merged({str(p): _load(p) for p in _json_files(sources)}, keep_rates=keep_rates)
 
 
@@ -36,7 +33,7 @@ def _json_files(sources: Sequence[str | os.PathLike[str]]) -> list[Path]:
             found = [Path(p) for p in sorted(glob.glob(str(source), recursive=True))]  # noqa: PTH207 - of any folder
         if not found:
             raise FileNotFoundError(
-                f"there is no file {source}; audits are added up from files of --json"
+                f"there is no file {source}; name files that `equipoise audit --json` wrote"
             )
         paths += found
     seen: set[Path] = set()
@@ -98,12 +95,12 @@ def _check_alike(name: str, first: ModelTables, own: ModelTables, *, keep_rates:
         mine, theirs = (_listed(a.columns[what]) for a in (own, first))
         if mine != theirs:
             raise ValueError(
-                f"{name}: {what} is {named(mine)}, in others {named(theirs)}; tables are added "
-                "where they are of the same columns"
+                f"{name}: {what} is {named(mine)}, in others {named(theirs)}; only tables of the "
+                "same columns can be added"
             )
     if keep_rates and first.base_rates != own.base_rates:
         raise InputError(
-            f"{name}: has other rates of training labels than others",
+            f"{name}: its rates of training labels differ from those of the other files",
             "make all with the same train=, or pass it here",
             "make all with the same --train, or pass it here",
         )
@@ -125,7 +122,7 @@ def _listed(names: str | Sequence[str] | None) -> list[str]:
 
 
 def _make_alike(audits: Sequence[ModelTables]) -> None:
-    """Turn groups and parts to text where a column is of numbers in one file and not in another."""
+    """Turn groups and parts into text where only some files have them as numbers."""
     tables = [own for a in audits for own in a.tables.values()]
     groups = [g for own in tables for t in own.values() for g in t.groups]
     mixed = _mixed([g if isinstance(g, tuple) else (g,) for g in groups])

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class AuditReports(Mapping[str | None, AuditReport]):
-    """Reports of several models, by their names; of a single model without one the name is None.
+    """Reports of several models by name; a single model may have the name None.
 
     Attributes
     ----------
     reports
-        Model to report.
+        Report of each model.
     tables
         The sums behind them, which `merge_audits` adds up.
     """
@@ -60,7 +60,7 @@ class AuditReports(Mapping[str | None, AuditReport]):
         return outcomes
 
     def to_dict(self, outcomes: Sequence[tuple[Gate, str | None, Outcome]] = ()) -> dict[str, Any]:
-        """Return all figures, the sums behind them and outcomes of gates, ready for strict JSON."""
+        """Return figures, sums and outcomes of gates as plain values, ready for strict JSON."""
         return {
             "format": FORMAT,
             **self.tables.to_dict(),
@@ -82,8 +82,8 @@ class AuditReports(Mapping[str | None, AuditReport]):
         path: str | os.PathLike[str],
         outcomes: Sequence[tuple[Gate, str | None, Outcome]] = (),
     ) -> None:
-        """Write what `to_dict` returns, whole or not at all."""
-        # in ASCII: a name may hold half a character, which UTF-8 cannot
+        """Write what `to_dict` returns; an interrupted write leaves no partial file."""
+        # ASCII, since a name may hold half of a surrogate pair, which UTF-8 cannot encode
         text = json.dumps(self.to_dict(outcomes), indent=1, allow_nan=False, ensure_ascii=True)
         replace_file(Path(path), (text + "\n").encode())
 
@@ -101,10 +101,8 @@ class AuditReports(Mapping[str | None, AuditReport]):
     __repr__ = __str__
 
 
-def report_models(
-    tables: ModelTables, *, reference_group: Any, intervals: bool = True, **options: Any
-) -> AuditReports:
-    """Report on each model, and on its parts."""
+def report_models(tables: ModelTables, reference_group: Any, **options: Any) -> AuditReports:
+    """Report on each model, and on its parts; `options` are those of `report_of`."""
     found: dict[str | None, AuditReport] = {}
     for model, parts in tables.tables.items():
         whole = tables.whole(model)
@@ -116,7 +114,6 @@ def report_models(
                 table,
                 base_rates=tables.rates_for(table),
                 reference_group=None if lacks else reference,
-                intervals="cells" if intervals else None,
                 dropped=dropped,
                 **options,
             )
@@ -124,7 +121,7 @@ def report_models(
 
         total = report(whole, dropped=tables.dropped[model])
         with warnings.catch_warnings():
-            # the whole was warned of; a part shows what is undefined
+            # the warnings for all rows were given; a part shows what is undefined
             warnings.simplefilter("ignore")
             split = {key: report(part) for key, part in parts.items()} if tables.by else {}
         found[model] = dataclasses.replace(total, by=split)

@@ -1,4 +1,4 @@
-"""Audit tables of one or several models, whole or in parts: filled, added up, written and read."""
+"""Audit tables of one or several models, whole or in parts."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ TABLE_FORMAT = "equipoise.AuditTable/1"
 
 @dataclasses.dataclass
 class ModelTables:
-    """All that the reports of an audit are made of.
+    """The sums behind the reports of an audit.
 
     Attributes
     ----------
     tables
-        Model to the values of the columns `by` to table. A model without a name is None; without
-        `by` there is one table, with the key ().
+        ``tables[model][values of the columns by]``. A model without a name is None; without `by`
+        there is one table, with the key ().
     by
         Names of the columns that split the rows.
     dropped
-        Model to the number of rows left out because a value is missing.
+        For each model, the number of rows left out because a value is missing.
     columns
         The columns that were read: "label", "prob", "group" and "pred"; empty for arrays.
     base_rates
-        Rates of the training labels, where proportional equality compares with these.
+        Rates of the training labels, if proportional equality compares with these.
     unnamed
-        Rows left out that belong to none of the models.
+        Number of rows left out that belong to none of the models.
     """
 
     tables: dict[str | None, dict[Key, AuditTable]]
@@ -70,11 +70,11 @@ class ModelTables:
         return sum(more, first)
 
     def with_training_rates(self, train: Any, label: str | None, engine: str) -> ModelTables:
-        """Compare with the rates of training labels, which are counted where they are."""
+        """Return these tables with the rates of training labels."""
         label = label or self.columns.get("label")
         if label is None or "group" not in self.columns:
             raise ValueError(
-                "these tables do not name their columns, so training labels cannot be read"
+                "these tables do not name their columns, so the columns of train are unknown"
             )
         group = tuple(self.columns["group"])
         rates = rates_of(train, label, group, labels=self.labels, engine=engine)
@@ -92,24 +92,21 @@ class ModelTables:
             if own is None:
                 known = "; ".join(shown(g) for g in list(rates)[:20])
                 raise ValueError(
-                    f"the training labels have no rows of group {shown(group)!r}, so its rate "
-                    f"there is unknown; their groups are {known}"
+                    f"the training labels have no rows of group {shown(group)!r}; "
+                    f"their groups are {known}"
                 )
             found[group] = {k: own.get(_texts(k), 0.0) for k in table.labels}
         return GroupRates(found)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `from_dict` reads beside the reports: columns and training rates."""
-        rates = self.base_rates
-        return {
-            "columns": {**self.columns, "by": list(self.by)},
-            "base_rates": None
-            if rates is None
-            else [
+        rates = None
+        if self.base_rates is not None:
+            rates = [
                 {"group": to_plain(g), "rates": [[to_plain(k), v] for k, v in own.items()]}
-                for g, own in rates.rates.items()
-            ],
-        }
+                for g, own in self.base_rates.rates.items()
+            ]
+        return {"columns": {**self.columns, "by": list(self.by)}, "base_rates": rates}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ModelTables:
@@ -149,22 +146,19 @@ def _texts(value: Any) -> tuple[str | None, ...]:
 def tables_of_arrays(
     y_true: Any,
     y_prob: Any,
-    *,
     sensitive_features: Any,
     y_pred: Any,
-    sample_weight: Any,
     by: Any,
-    labels: Any,
-    positive: Any,
-    n_bins: int,
+    sample_weight: Any,
+    *,
     drop_missing: bool,
+    **options: Any,
 ) -> ModelTables:
-    """Sum up arrays, as `audit` takes them."""
+    """Sum up arrays, as `audit` takes them; `options` are those of `AuditTable.from_arrays`."""
     for value in (y_true, y_prob, sensitive_features):
         if isinstance(value, str):
             raise TypeError(f"{value!r} is the name of a column; pass data= with its table too")
     arrays = {"y_true": y_true, "y_pred": y_pred, "sample_weight": sample_weight}
-    options = {"labels": labels, "positive": positive, "n_bins": n_bins}
     if by is None and not drop_missing:
         table = AuditTable.from_arrays(
             y_prob=y_prob, sensitive_features=sensitive_features, **arrays, **options
@@ -180,12 +174,11 @@ def tables_of_arrays(
     _, options["labels"] = encode_labels(
         arrays["y_true"],
         class_count(prob),
-        labels,
+        options["labels"],
         columns=column_names(y_prob),
-        positive=positive,
+        positive=options.pop("positive"),
     )
-    options["positive"] = None
-    # a part is a group for a while: the sums of all parts are then made in one pass
+    # parts are groups at first, so that one pass sums up all of them
     table = AuditTable.from_arrays(
         y_prob=prob[kept], sensitive_features=groups, **arrays, **options
     )
@@ -203,9 +196,9 @@ def _named_columns(values: Any, name: str) -> dict[str, Any]:
 def _sound_rows(
     prob: Any, arrays: Mapping[str, Any], groups: Mapping[str, Any], *, drop_missing: bool
 ) -> Any:
-    """Return which rows lack no value; without `drop_missing` a group that is missing is refused.
+    """Return which rows lack no value; without `drop_missing`, raise where a group is missing.
 
-    What else is missing is refused where the rows are added up.
+    `AuditTable.from_arrays` raises for other missing values.
     """
     n = len(prob)
     same_length(n, **arrays, **groups)
@@ -221,12 +214,12 @@ def _sound_rows(
             if arrays[name] is not None:
                 kept &= encode(arrays[name], name)[0] >= 0
         if not kept.any():
-            raise ValueError(f"each of the {n:,} rows has a missing value, so nothing is left")
+            raise ValueError(f"each of the {n:,} rows has a missing value; none is left to audit")
     return kept
 
 
 def _parts(table: AuditTable, n_by: int, n_members: int) -> dict[Key, AuditTable]:
-    """Take a table apart whose groups are the values of `by`, then those of the group."""
+    """Split a table whose groups are tuples: the values of `by`, then those of the group."""
     places: dict[Key, list[int]] = {}
     for i, group in enumerate(table.groups):
         assert isinstance(group, tuple)
@@ -241,16 +234,9 @@ def _parts(table: AuditTable, n_by: int, n_members: int) -> dict[Key, AuditTable
 
 
 def tables_of_data(
-    sources: Mapping[str | None, Any],
-    columns: Columns,
-    *,
-    model: str | None = None,
-    **options: Any,
+    sources: Mapping[str | None, Any], columns: Columns, *, model: str | None = None, **options: Any
 ) -> ModelTables:
-    """Sum up predictions where they are: a source for each model, or one with a column of names.
-
-    `options` are those of `fill`.
-    """
+    """Sum up a source for each model, or one with a column of models; `options` as in `fill`."""
     about = {
         "label": columns.label,
         "prob": list(columns.prob),

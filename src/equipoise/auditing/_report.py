@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from equipoise._inputs import shown
-from equipoise.auditing._verdicts._calibration import Verdict, verdicts_of
-from equipoise.auditing._verdicts._comparisons import Comparison, comparisons_of
-from equipoise.auditing._verdicts._proportional import KINDS, PeVerdict, pe_verdicts_of
+from equipoise.auditing._intervals import Interval, Intervals, gaps_of, intervals_from_table
+from equipoise.auditing._intervals._spread import RATES
+from equipoise.auditing._verdicts import (
+    KINDS,
+    Comparison,
+    PeVerdict,
+    Verdict,
+    comparisons_of,
+    pe_verdicts_of,
+    verdicts_of,
+)
 from equipoise.metrics import (
     BLOCKS,
     METRICS,
     SUMS,
     AuditTable,
-    GroupRates,
+    Rates,
     by_group,
     overall,
     proportional_equality_of,
@@ -26,9 +34,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import RenderableType
 
-    from equipoise.auditing._intervals import Intervals
-    from equipoise.auditing._intervals._figures import Interval
-
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class AuditReport:
@@ -37,34 +42,34 @@ class AuditReport:
     Attributes
     ----------
     overall
-        Metric to value, of all rows.
+        ``overall[metric]`` of all rows.
     groups
-        Group to metric to value.
+        ``groups[group][metric]``.
     proportional_equality
-        "stochastic" and "deterministic" to value.
+        Its value for the kinds "stochastic" and "deterministic".
     table
         The sums behind the figures.
     gaps
-        Metric to the largest difference between two groups; of calibration errors, which grow as
-        rows get fewer, the difference without that bias.
+        ``gaps[metric]``: the largest difference between two groups, without the bias that makes the
+        calibration error of a small group look larger.
     rates
-        Group to "labels", "stochastic" and "deterministic" to label to the share of it.
+        ``rates[group][kind][label]``; kind is "labels", "stochastic" or "deterministic".
     intervals
-        Confidence intervals of all of these, or None where they were not asked for.
+        Confidence intervals of all of these; None if they were not asked for.
     verdict, verdicts
-        Whether confidence is what it says: of all rows, and by group.
+        Statistical verdict on calibration: of all rows, and of each group.
     comparisons
-        Whether groups are as calibrated as each other.
+        Differences in calibration between groups.
     pe_verdicts
-        By kind of proportional equality, what drives it and what the labels themselves score.
+        For each kind of proportional equality, the largest gap and whether it is significant.
     dropped
-        Rows left out because a value was missing.
+        Number of rows left out because a value was missing.
     by
-        Reports of the parts of the rows, by the values of `by`; empty without.
+        Report of each part of the rows, by the values of `by`; empty without.
     level, tolerance
         Of the intervals and verdicts.
     own_rates
-        Whether proportional equality was measured against the rates of these rows' own labels.
+        Whether proportional equality compares with the rates of these rows' own labels.
     """
 
     overall: Mapping[str, float]
@@ -141,7 +146,7 @@ def _with_ends(values: Mapping[str, float], ends: Mapping[str, Interval]) -> dic
 
 
 def check_evidence(level: float, tolerance: float) -> None:
-    """Raise unless level and tolerance are what they must be."""
+    """Raise unless level and tolerance lie between 0 and 1."""
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must be within 0..1, such as 0.95, got {level!r}")
     if not 0.0 < tolerance < 1.0:
@@ -151,9 +156,9 @@ def check_evidence(level: float, tolerance: float) -> None:
 def report_of(
     table: AuditTable,
     *,
-    base_rates: GroupRates | Mapping[Hashable, Mapping[Hashable, float]] | None = None,
+    base_rates: Rates | None = None,
     reference_group: Any = None,
-    intervals: Literal["cells"] | Intervals | None = "cells",
+    intervals: bool = True,
     level: float = 0.95,
     tolerance: float = 0.05,
     seed: int = 0,
@@ -165,10 +170,8 @@ def report_of(
     ----------
     table
         Filled with all blocks.
-    base_rates, reference_group, level, tolerance, seed
+    base_rates, reference_group, intervals, level, tolerance, seed
         As in `audit`.
-    intervals
-        "cells": from the table; or those that were found already; or None.
     dropped
         Number of rows that were left out.
 
@@ -186,22 +189,12 @@ def report_of(
     lacking = sorted(BLOCKS - {SUMS[name].block for name in table.sums})
     if lacking:
         raise ValueError(f"the table lacks the blocks {lacking}; fill it with all blocks")
-    from equipoise.auditing._intervals import gaps_of, intervals_from_table
-
-    if intervals == "cells":
-        intervals = intervals_from_table(
-            table, base_rates=base_rates, reference_group=reference_group, level=level, seed=seed
-        )
+    compared = {"base_rates": base_rates, "reference_group": reference_group}
+    sure = intervals_from_table(table, **compared, level=level, seed=seed) if intervals else None
     per_group = {name: by_group(table, name) for name in METRICS}
-    # one group has nothing to be compared with, and its other figures still stand
-    pe = {
-        kind: float("nan")
-        if len(table.groups) < 2
-        else proportional_equality_of(
-            table, kind=kind, base_rates=base_rates, reference_group=reference_group
-        )
-        for kind in KINDS
-    }
+    pe = dict.fromkeys(KINDS, float("nan"))  # of one group, whose other figures still stand
+    if len(table.groups) > 1:
+        pe = {kind: proportional_equality_of(table, kind=kind, **compared) for kind in KINDS}
     return AuditReport(
         overall={name: overall(table, name) for name in METRICS},
         groups={g: {name: per_group[name][g] for name in METRICS} for g in table.groups},
@@ -209,17 +202,11 @@ def report_of(
         table=table,
         gaps=gaps_of(table),
         rates=_rates(table),
-        intervals=intervals,
+        intervals=sure,
         verdict=verdicts_of(table.pooled(), level=level, tolerance=tolerance)[None],
         verdicts=verdicts_of(table, level=level, tolerance=tolerance),
         comparisons=comparisons_of(table, reference_group=reference_group, level=level),
-        pe_verdicts=pe_verdicts_of(
-            table,
-            base_rates=base_rates,
-            reference_group=reference_group,
-            intervals=intervals,
-            level=level,
-        ),
+        pe_verdicts=pe_verdicts_of(table, **compared, intervals=sure, level=level),
         dropped=dropped,
         level=level,
         tolerance=tolerance,
@@ -228,14 +215,8 @@ def report_of(
 
 
 def _rates(table: AuditTable) -> dict[Hashable, dict[str, dict[Hashable, float]]]:
-    shares = {
-        kind: ratio(table[name], table["weight"][:, None]).tolist()
-        for kind, name in (
-            ("labels", "labels"),
-            ("stochastic", "probability"),
-            ("deterministic", "predictions"),
-        )
-    }
+    weight = table["weight"][:, None]
+    shares = {kind: ratio(table[name], weight).tolist() for kind, name in RATES.items()}
     return {
         g: {kind: dict(zip(table.labels, v[i], strict=True)) for kind, v in shares.items()}
         for i, g in enumerate(table.groups)
@@ -243,7 +224,7 @@ def _rates(table: AuditTable) -> dict[Hashable, dict[str, dict[Hashable, float]]
 
 
 def without_reference(report: AuditReport, reference: Hashable) -> AuditReport:
-    """Take out what compares groups with a reference group that has no rows."""
+    """Remove all comparisons with a reference group that has no rows."""
     nan = float("nan")
     text = f"Undefined: group {shown(reference)}, which the others are compared with, has no rows."
     nothing = PeVerdict(nan, None, nan, None, reference, None, nan, nan, nan, "undefined", text)

@@ -21,7 +21,7 @@ from equipoise.cli._train import train
 
 
 class _Group(click.Group):
-    """Shows a mistake in the input as one line instead of a traceback, and exits with 2."""
+    """Report a mistake in the input in one line, without a traceback, and exit with 2."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -35,7 +35,7 @@ class _Group(click.Group):
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="equipoise")
 def main() -> None:
-    """Make classifiers that are both fair and calibrated, and show how fair and calibrated."""
+    """Audit, repair and train classifiers that are both fair and calibrated."""
 
 
 for command in (audit, calibrate, datasets, predict, reproduce, search, train):

@@ -1,4 +1,4 @@
-"""`equipoise audit`: whether predictions are calibrated for every group and amplify bias."""
+"""`equipoise audit`: calibration and fairness of predictions."""
 
 from __future__ import annotations
 
@@ -23,13 +23,27 @@ from equipoise.cli._shared import (
 )
 
 if TYPE_CHECKING:
-    from equipoise.auditing import AuditReports, Gate, Outcome
+    from equipoise.auditing import AuditReports, Gate, OnInterval, Outcome
 
 MOST_LINES = 20
-"""Failures of a gate that are listed."""
+"""Most failures of a gate that are listed."""
 
 MOST_MODELS = 20
-"""Files that are taken for one model each; more are probably the parts of one."""
+"""Most files that are taken for one model each; more are probably parts of one model."""
+
+OF_PREDICTIONS = {
+    "label": "--label",
+    "prob": "--prob",
+    "group": "--group",
+    "y_pred": "--pred",
+    "by": "--by",
+    "model": "--model",
+    "labels": "--labels",
+    "positive": "--positive",
+    "n_bins": "--bins",
+    "drop_missing": "--drop-missing",
+}
+"""Options that --merge does not take, by their parameter."""
 
 
 def _gates(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> list[Gate]:
@@ -52,24 +66,35 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 @prob_option
 @group_option
 @click.option(
-    "--pred", help="Column with decisions made elsewhere, for accuracy and deterministic PE."
+    "--pred",
+    "y_pred",
+    help="Column with decisions made elsewhere, for accuracy and deterministic PE.",
 )
 @labels_option
 @positive_option
 @click.option(
     "--train",
     metavar="FILE",
-    help="Training labels, whose rates PE compares with; by default the labels of PREDICTIONS.",
+    help="Training labels, for the rates that PE compares with; by default those of PREDICTIONS.",
 )
-@click.option("--train-label", help="Column with the label there; by default that of --label.")
-@click.option("--by", multiple=True, help="Column to split by, such as a month: metrics over time.")
+@click.option("--train-label", help="Column with the label in --train; by default that of --label.")
+@click.option(
+    "--by", multiple=True, help="Column that splits the rows into parts, such as a month."
+)
 @click.option("--model", help="Column with the name of the model that made the prediction.")
 @click.option(
     "--reference",
+    "reference_group",
     metavar="GROUP",
-    help="The group that others are compared with; by default the first, 'all': every pair.",
+    help="Group that the others are compared with, or 'all' for every pair; by default the first.",
 )
-@click.option("--bins", type=click.IntRange(1, 1000), default=15, help="Number of confidence bins.")
+@click.option(
+    "--bins",
+    "n_bins",
+    type=click.IntRange(1, 1000),
+    default=15,
+    help="Number of confidence bins.",
+)
 @click.option("--level", type=_SHARE, default=0.95, help="Level of the intervals.")
 @click.option(
     "--tolerance", type=_SHARE, default=0.05, help="Largest ECE that still counts as calibrated."
@@ -78,7 +103,7 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
     "--engine",
     type=click.Choice(("duckdb", "polars", "spark")),
     default="duckdb",
-    help="What reads the files and adds up.",
+    help="Library that reads the files.",
 )
 @click.option("--drop-missing", is_flag=True, help="Leave out rows with a missing value.")
 @click.option(
@@ -87,21 +112,22 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
     multiple=True,
     callback=_gates,
     metavar="CONDITION",
-    help="Exit with 1 if this is so: 'ece > 0.05', 'ece[Female] > 0.05', 'ece[*] > 0.05', "
+    help="Exit with 1 if this is met: 'ece > 0.05', 'ece[Female] > 0.05', 'ece[*] > 0.05', "
     "'ece.gap > 0.02', 'pe > 0.2', 'rows < 1000', 'miscalibrated', 'amplifies'. May be repeated.",
 )
 @click.option(
     "--on-interval",
     type=click.Choice(("strict", "lenient")),
-    help="Let the interval decide: strict fails if any part of it meets the condition, lenient if "
-    "all of it does. By default the figure decides.",
+    help="Decide by the interval: strict fails if any part of it meets the condition, lenient only "
+    "if all of it does. By default the figure decides.",
 )
 @click.option("--json", "out", type=OUTPUT_FILE, help="Write figures and tables to this file.")
-@click.option("--force", is_flag=True, help="Overwrite it.")
-@click.option("--merge", is_flag=True, help="PREDICTIONS are files of --json, which are added up.")
+@click.option("--force", is_flag=True, help="Overwrite the file of --json.")
+@click.option("--merge", is_flag=True, help="Add up PREDICTIONS, which are files of --json.")
 def audit(
     predictions: tuple[str, ...],
     gates: list[Gate],
+    on_interval: OnInterval | None,
     out: Path | None,
     force: bool,
     **options: Any,
@@ -114,22 +140,22 @@ def audit(
     equipoise audit "parts/*.parquet" --label y --prob p --group sex --by month --json audit.json
     equipoise audit --merge worker1.json worker2.json
 
-    Several PREDICTIONS are several models; a folder, or a pattern in quotes, is one model in many
-    files. Exit code: 0 if all gates hold, 1 if one fails, 2 if the input is wrong.
+    Each of several PREDICTIONS is a model; a folder, or a pattern in quotes, is one model in many
+    files. Exit code: 0 if all gates pass, 1 if one fails, 2 if the input is wrong.
     """  # noqa: D301 - the backslash is click's sign for lines that stay as they are
     if out is not None:
         check_out(out, force=force, inputs=[Path(p) for p in predictions], option="--json")
     found = _run(predictions, **options)
     if found.tables.unnamed:
-        note(f"{found.tables.unnamed:,} of the rows left out belong to none of the models shown")
-    outcomes = found.check(gates, options["on_interval"])
+        note(f"{found.tables.unnamed:,} of the rows left out belong to no model")
+    outcomes = found.check(gates, on_interval)
     if out is not None:
         found.save(out, outcomes)
     try:
         console().print(found)
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):  # rich would exit with 1
-        # who reads the first lines only still gets the exit code of the gates
+        # a reader that closes the pipe early still gets the exit code of the gates
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     _show_gates(gates, outcomes)
     click.get_current_context().exit(0 if all(o.holds for _, _, o in outcomes) else 1)
@@ -139,77 +165,41 @@ def _run(
     predictions: Sequence[str],
     *,
     merge: bool,
-    label: str | None,
+    label: str,
     prob: tuple[str, ...],
     group: tuple[str, ...],
-    pred: str | None,
-    by: tuple[str, ...],
-    model: str | None,
-    labels: Sequence[str] | None,
-    positive: str | None,
-    bins: int,
-    drop_missing: bool,
-    reference: str | None,
-    on_interval: str | None,  # noqa: ARG001
     **options: Any,
 ) -> AuditReports:
     from equipoise.auditing import audit_models, merge_audits
 
     if options["train_label"] is not None and options["train"] is None:
         raise click.UsageError("--train-label is for --train")
-    columns = {"--label": label, "--prob": prob, "--group": group}
-    others = {
-        "--pred": pred,
-        "--by": by,
-        "--model": model,
-        "--labels": labels,
-        "--positive": positive,
-    }
     if merge:
-        _refuse_columns(columns | others)
+        source = click.get_current_context().get_parameter_source
+        for name, option in OF_PREDICTIONS.items():
+            if source(name) != click.core.ParameterSource.DEFAULT:
+                raise click.UsageError(
+                    f"{option} is for predictions; with --merge it is read from the files"
+                )
         with notes():
-            return merge_audits(predictions, reference_group=reference, **options)
+            kept = {name: v for name, v in options.items() if name not in OF_PREDICTIONS}
+            return merge_audits(predictions, **kept)
+    columns = {"--label": label, "--prob": prob, "--group": group}
     if lacking := [name for name, value in columns.items() if not value]:
         raise click.UsageError(
             f"an audit needs {' and '.join(lacking)}; to add up files of --json, pass --merge"
         )
-    named = [*prob, *group, *by, *(name for name in (label, pred, model) if name is not None)]
-    if twice := [name for name in named if named.count(name) > 1]:
+    named = [*prob, *group, *options["by"], label, options["y_pred"], options["model"]]
+    if twice := [name for name in named if name is not None and named.count(name) > 1]:
         raise click.UsageError(f"column {twice[0]!r} is named twice")
-    if model is not None and len(predictions) > 1:
+    if options["model"] is not None and len(predictions) > 1:
         raise click.UsageError(
-            "several files are several models, so --model is for one; to read many files as one "
+            "each of several files is a model, so --model goes with one; to read many files as one "
             "table, name their folder or put the pattern in quotes"
         )
-    assert label is not None
     with notes():
         return audit_models(
-            label,
-            prob,
-            sensitive_features=group,
-            data=_named(predictions),
-            model=model,
-            by=by or None,
-            y_pred=pred,
-            labels=labels,
-            positive=positive,
-            n_bins=bins,
-            drop_missing=drop_missing,
-            reference_group=reference,
-            **options,
-        )
-
-
-def _refuse_columns(given: dict[str, Any]) -> None:
-    context = click.get_current_context()
-    default = click.core.ParameterSource.DEFAULT
-    given |= {
-        f"--{name.replace('_', '-')}": context.get_parameter_source(name) != default
-        for name in ("bins", "drop_missing")
-    }
-    if wrong := [name for name, value in given.items() if value]:
-        raise click.UsageError(
-            f"{wrong[0]} is for predictions; with --merge the files know their columns"
+            label, prob, sensitive_features=group, data=_named(predictions), **options
         )
 
 
@@ -239,9 +229,8 @@ def _show_gates(
         own = [(model, outcome) for g, model, outcome in outcomes if g is gate]
         failed = [(model, outcome) for model, outcome in own if not outcome.holds]
         if not failed:
-            places = "" if len(own) == 1 else f" in all {len(own)} places"
-            said = own[0][1].text if len(own) == 1 else f"{gate.text} passes{places}"
-            click.echo(f"Gate: {said}")
+            many = f"{gate.text} passes in all {len(own)} places"
+            click.echo(f"Gate: {own[0][1].text if len(own) == 1 else many}")
         for model, outcome in failed[:MOST_LINES]:
             of = "" if model is None else f"{shown(model)}: "
             click.echo(f"Gate: {of}{outcome.text}", err=True)

@@ -1,4 +1,4 @@
-"""What the commands share: printing, checks of paths, and the table of metrics."""
+"""Options, notes, checks of paths and the audit of rows that several commands share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OUTPUT_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 class BadInput(click.ClickException):
-    """A mistake in the input: 1 is the exit code of a gate that fails."""
+    """A mistake in the input. Its exit code is 2, since 1 means that a gate fails."""
 
     exit_code = 2
 
@@ -37,18 +37,18 @@ group_option = click.option("--group", multiple=True, help=GROUP_HELP)
 prob_option = click.option(
     "--prob",
     multiple=True,
-    help="Column with the probability of a class: one for each class, or one alone for the second "
-    "of two labels in sorted order.",
+    help="Column with the probability of a class: one for each class, or a single one for the "
+    "second label in sorted order.",
 )
 
 
 def listed(
     _ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]
 ) -> list[str] | None:
-    """Return the values of an option that takes several, with commas or given again."""
+    """Return the values of an option that takes several, separated by commas or repeated."""
     found = [v for text in texts for v in next(csv.reader([text], skipinitialspace=True), [])]
     if texts and not found:
-        raise click.BadParameter("it is empty; name the values, with commas between them")
+        raise click.BadParameter("it is empty; give values separated by commas")
     return found or None
 
 
@@ -57,18 +57,18 @@ labels_option = click.option(
     multiple=True,
     callback=listed,
     metavar="A,B,...",
-    help="Label of each --prob, in the same order; of both classes where there is one --prob. By "
-    "default the labels that the columns' names end in, else the labels in sorted order.",
+    help="Label of each --prob, in the same order; both labels if there is one --prob. By default "
+    "the labels that the column names end in, else the labels in sorted order.",
 )
 positive_option = click.option(
     "--positive",
     metavar="LABEL",
-    help="Label whose probability the only --prob holds; by default the second in sorted order.",
+    help="Label whose probability a single --prob holds; by default the second in sorted order.",
 )
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console that colours nothing by itself."""
+    """Return a console that highlights nothing by itself."""
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False)
@@ -80,21 +80,21 @@ def note(text: str) -> None:
 
 
 def note_all(messages: Sequence[str], most: int = 3) -> None:
-    """Say each of several things once, and of many the first few."""
+    """Print each distinct message once, and of many the first few."""
     different = list(dict.fromkeys(messages))
     for message in different[:most]:
         note(message)
     if len(different) > most:
-        note(f"and {len(different) - most:,} more of the kind")
+        note(f"{len(different) - most:,} more notes are not shown")
 
 
 @contextlib.contextmanager
-def notes() -> Iterator[None]:
-    """Say what is warned of meanwhile as notes, in the words of the command line."""
+def notes(most: int = 3) -> Iterator[None]:
+    """Print warnings as notes, in the words of the command line."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
-    note_all([in_options(w.message) for w in caught])
+    note_all([in_options(w.message) for w in caught], most)
 
 
 def in_options(problem: BaseException | str) -> str:
@@ -106,7 +106,7 @@ def in_options(problem: BaseException | str) -> str:
 def check_out(
     out: Path, *, force: bool, inputs: Sequence[str | Path], option: str = "--out"
 ) -> None:
-    """Refuse a file that could not or should not be written, before any work."""
+    """Raise, before any work, if the file cannot or should not be written."""
     problem = None
     if not out.parent.is_dir():
         problem = f"there is no folder {out.parent}; make it first"
@@ -127,25 +127,20 @@ def measure(
     group: NDArray[np.int64],
     prob: NDArray[np.float64],
 ) -> AuditReport:
-    """Audit rows of known label and group, against the rates of the training labels."""
+    """Audit rows of known label and group; PE compares with the rates of the training labels."""
     from equipoise._inputs import decode
-    from equipoise.auditing import report_of
-    from equipoise.metrics import AuditTable, GroupRates
+    from equipoise.auditing import audit
 
     classes = encoder.class_names
     rates = {
         encoder.group_names[g]: dict(zip(classes, base_rates[g], strict=True))
         for g in sorted(set(group.tolist()))
     }
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        # intervals from the table's cells take no time, however many rows there are
-        table = AuditTable.from_arrays(
+    with notes(most=1):
+        return audit(
             decode(y, classes),
             prob,
             sensitive_features=decode(group, encoder.group_names),
             labels=classes,
+            base_rates=rates,
         )
-        report = report_of(table, base_rates=GroupRates(rates))
-    note_all([in_options(w.message) for w in caught], most=1)
-    return report

@@ -14,7 +14,7 @@ import os
 from importlib import resources
 from pathlib import Path
 
-from equipoise._inputs import nearest
+from equipoise._inputs import alternatives
 
 ENVIRONMENT = "EQUIPOISE_DATA"
 """Environment variable that names a local folder, as `data_dir` does."""
@@ -228,9 +228,7 @@ ENTRIES = {
 def entry_of(name: str) -> Entry:
     """Return the entry of a dataset, or raise and list the known names."""
     if name not in ENTRIES:
-        near = nearest(name, list(ENTRIES))
-        hint = f"did you mean {near!r}? " if near else ""
-        raise ValueError(f"unknown dataset {name!r}; {hint}there are {', '.join(ENTRIES)}")
+        raise ValueError(f"unknown dataset {name!r}; {alternatives(name, list(ENTRIES))}")
     return ENTRIES[name]
 
 

@@ -28,6 +28,7 @@ from equipoise.metrics._pareto import (
 )
 from equipoise.metrics._proportional_equality import (
     GroupRates,
+    Rates,
     data_rates,
     group_base_rates,
     pairs_of,
@@ -43,13 +44,12 @@ from equipoise.metrics._scorers import (
     neg_proportional_equality,
     neg_worst_group_ece,
 )
-from equipoise.metrics._sums import BLOCKS, ROWS, SUMS, UNIT, Array, argmax, bin_of, chosen_blocks
+from equipoise.metrics._sums import BLOCKS, SUMS, UNIT, Array
 from equipoise.metrics._table import AuditTable
 
 __all__ = [
     "BLOCKS",
     "METRICS",
-    "ROWS",
     "SUMS",
     "UNIT",
     "Array",
@@ -57,13 +57,11 @@ __all__ = [
     "GroupRates",
     "GroupScorer",
     "Metric",
+    "Rates",
     "ReliabilityCurve",
     "accuracy",
-    "argmax",
-    "bin_of",
     "brier_score",
     "by_group",
-    "chosen_blocks",
     "classwise_calibration_error",
     "curve",
     "data_rates",

@@ -26,42 +26,9 @@ from equipoise._inputs import (
     probability_slice,
     same_length,
 )
-from equipoise.metrics._proportional_equality import (
-    GroupRates,
-    group_base_rates,
-    proportional_equality,
-    proportional_equality_of,
-    ratio,
-    stacked_proportional_equality,
-    warn_undefined,
-)
+from equipoise.metrics._proportional_equality import ratio, warn_undefined
 from equipoise.metrics._sums import ROWS, argmax
 from equipoise.metrics._table import AuditTable
-
-__all__ = [
-    "METRICS",
-    "GroupRates",
-    "Metric",
-    "ReliabilityCurve",
-    "accuracy",
-    "brier_score",
-    "by_group",
-    "classwise_calibration_error",
-    "debiased_squared_calibration_error",
-    "equal_mass_calibration_error",
-    "expected_calibration_error",
-    "group_base_rates",
-    "groupwise",
-    "groupwise_calibration_error",
-    "log_loss",
-    "maximum_calibration_error",
-    "overall",
-    "proportional_equality",
-    "proportional_equality_of",
-    "reliability_curve",
-    "reliability_of",
-    "stacked_proportional_equality",
-]
 
 Floats = NDArray[np.float64]
 
@@ -83,8 +50,7 @@ def _debiased_squared_ece(table: AuditTable) -> Floats:
     count = table["bin_count"]
     pairs = count**2 - table["bin_count2"]
     cross = (table["bin_correct"] - table["bin_confidence"]) ** 2 - table["bin_gap2"]
-    # a bin of one row has no pairs of rows, so it says nothing about its squared gap; its two
-    # sums may still differ by rounding
+    # a bin of one row has no pairs of rows; its two sums may still differ by rounding
     several = pairs > 1e-12 * count**2
     share = ratio(count, table["weight"][..., None])
     square = np.where(several, cross / np.where(several, pairs, 1.0), 0.0)
@@ -114,7 +80,7 @@ def _log_loss(table: AuditTable) -> Floats:
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-    """A metric: its value per group of a table, the blocks of the table it reads, its name."""
+    """Value per group of a table, blocks of the table that it reads, and title of its column."""
 
     of: Callable[[AuditTable], Floats]
     blocks: tuple[str, ...]
@@ -145,25 +111,31 @@ def by_group(table: AuditTable, name: str) -> dict[Hashable, float]:
 # --- of labels and probabilities -------------------------------------------------------------
 
 
-def _measure(name: str, y_true: Any, y_prob: Any, **kwargs: Any) -> float:
-    return overall(
-        AuditTable.from_arrays(y_true, y_prob, blocks=METRICS[name].blocks, **kwargs), name
+def _measure(
+    name: str, y_true: Any, y_prob: Any, sample_weight: Any, labels: Any, **options: Any
+) -> float:
+    table = AuditTable.from_arrays(
+        y_true,
+        y_prob,
+        sample_weight=sample_weight,
+        labels=labels,
+        blocks=METRICS[name].blocks,
+        **options,
     )
+    return overall(table, name)
 
 
 def accuracy(
     y_true: Any, y_prob: Any, *, sample_weight: Any = None, labels: Any = None, y_pred: Any = None
 ) -> float:
-    """Return the share of rows whose most probable class (a tie: the first) is their label.
+    """Return the share of rows whose most probable class is their label; the first of a tie.
 
     `y_pred` replaces the most probable class by decisions made elsewhere.
 
     >>> accuracy([0, 1, 1, 0], [0.1, 0.7, 0.4, 0.5])
     0.75
     """
-    return _measure(
-        "accuracy", y_true, y_prob, sample_weight=sample_weight, labels=labels, y_pred=y_pred
-    )
+    return _measure("accuracy", y_true, y_prob, sample_weight, labels, y_pred=y_pred)
 
 
 def expected_calibration_error(
@@ -181,18 +153,14 @@ def expected_calibration_error(
     >>> round(expected_calibration_error(["no", "yes"], [0.1, 0.6]), 3)
     0.25
     """
-    return _measure(
-        "ece", y_true, y_prob, n_bins=n_bins, sample_weight=sample_weight, labels=labels
-    )
+    return _measure("ece", y_true, y_prob, sample_weight, labels, n_bins=n_bins)
 
 
 def classwise_calibration_error(
     y_true: Any, y_prob: Any, *, n_bins: int = 15, sample_weight: Any = None, labels: Any = None
 ) -> float:
     """Return the class-wise ECE: the mean over classes k of the ECE of p_k for "the label is k"."""
-    return _measure(
-        "classwise_ece", y_true, y_prob, n_bins=n_bins, sample_weight=sample_weight, labels=labels
-    )
+    return _measure("classwise_ece", y_true, y_prob, sample_weight, labels, n_bins=n_bins)
 
 
 def debiased_squared_calibration_error(
@@ -204,23 +172,14 @@ def debiased_squared_calibration_error(
     different rows, [(sum d)**2 - sum d**2] / (n_b (n_b - 1)), and weighted by n_b / n. Bins of one
     row are left out. The expectation is 0 for a calibrated model, so values may be negative.
     """
-    return _measure(
-        "debiased_squared_ece",
-        y_true,
-        y_prob,
-        n_bins=n_bins,
-        sample_weight=sample_weight,
-        labels=labels,
-    )
+    return _measure("debiased_squared_ece", y_true, y_prob, sample_weight, labels, n_bins=n_bins)
 
 
 def maximum_calibration_error(
     y_true: Any, y_prob: Any, *, n_bins: int = 15, sample_weight: Any = None, labels: Any = None
 ) -> float:
     """Return the largest ``|accuracy - confidence|`` of any bin that holds rows."""
-    return _measure(
-        "mce", y_true, y_prob, n_bins=n_bins, sample_weight=sample_weight, labels=labels
-    )
+    return _measure("mce", y_true, y_prob, sample_weight, labels, n_bins=n_bins)
 
 
 def brier_score(
@@ -234,15 +193,15 @@ def brier_score(
     >>> round(brier_score([0, 1], [0.1, 0.6]), 3)
     0.085
     """
-    return _measure("brier", y_true, y_prob, sample_weight=sample_weight, labels=labels)
+    return _measure("brier", y_true, y_prob, sample_weight, labels)
 
 
 def log_loss(y_true: Any, y_prob: Any, *, sample_weight: Any = None, labels: Any = None) -> float:
     """Return the mean of -log p of each row's label.
 
-    It is infinite, with a warning, where a label got the probability 0; nothing is clipped.
+    It is infinite, with a warning, where a label has probability 0; nothing is clipped.
     """
-    value = _measure("log_loss", y_true, y_prob, sample_weight=sample_weight, labels=labels)
+    value = _measure("log_loss", y_true, y_prob, sample_weight, labels)
     if np.isinf(value):
         warn_undefined("log-loss is infinite: some rows give their own label the probability 0")
     return value
@@ -254,8 +213,8 @@ def equal_mass_calibration_error(
     """Return the top-label ECE on bins that hold (nearly) equal numbers of rows.
 
     Bin j ends at the confidence of row ceil(n j / n_bins) in ascending order; rows of equal
-    confidence share a bin, so the order of the rows does not matter. Needs all rows at once; see
-    `groupwise` for each group's.
+    confidence share a bin, so the order of the rows does not matter. `groupwise` gives the value
+    of each group.
     """
     check_bins(n_bins)
     prob = matrix(y_prob, "y_prob")
@@ -270,7 +229,7 @@ def equal_mass_calibration_error(
         correct[rows] = top == y[rows]
     order = np.argsort(confidence, kind="stable")
     reached = np.cumsum(weight[order])
-    # sums of weights are rounded: a bin that is full but for that is full
+    # sums of weights are rounded: a bin that lacks only the rounding is full
     wanted = np.arange(1, n_bins + 1) * reached[-1] / n_bins - 1e-10 * reached[-1]
     ends = np.searchsorted(reached, wanted)
     edges = np.unique(confidence[order[np.minimum(ends, len(prob) - 1)]])
@@ -280,7 +239,7 @@ def equal_mass_calibration_error(
 
 @dataclasses.dataclass(frozen=True)
 class ReliabilityCurve:
-    """What a reliability diagram shows, one entry per bin; nan where a bin holds no row."""
+    """Bins of a reliability diagram, one entry each; nan where a bin holds no row."""
 
     lower: Floats
     upper: Floats
@@ -347,9 +306,9 @@ def groupwise(
     y_pred: Any = None,
     **params: Any,
 ) -> dict[Hashable, Any]:
-    """Return any metric of labels and probabilities for each group's own rows.
+    """Return a metric of labels and probabilities, computed on each group's own rows.
 
-    `params` go to the metric as they are; a name it does not know raises there.
+    `params` are passed on to the metric.
 
     >>> groupwise(accuracy, [0, 1, 1], [0.2, 0.9, 0.4], sensitive_features=["a", "a", "b"])
     {'a': 1.0, 'b': 0.0}

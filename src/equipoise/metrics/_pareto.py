@@ -14,9 +14,9 @@ Mask = NDArray[np.bool_]
 def pareto_mask(points: Any) -> Mask:
     """Return which points are on the frontier.
 
-    A point is off it if another is no worse in both coordinates and better in at least one. Equal
-    points therefore stay together. A point that is not finite is never on the frontier and
-    excludes nothing.
+    A point is dominated if another is no worse in both coordinates and better in at least one, so
+    equal points stay together. A point that is not finite is never on the frontier and dominates
+    none.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def pareto_mask(points: Any) -> Mask:
 def pareto_front(points: Any) -> Floats:
     """Return the distinct points of the frontier (m, 2), the first coordinate ascending.
 
-    The second coordinate then descends. A line through these points is the curve of the figures.
+    The second coordinate then descends.
 
     Examples
     --------
@@ -112,19 +112,19 @@ def hypervolume(points: Any, reference: Any) -> float:
 
 
 def frontier_frequency(points: Any, *, n_bootstrap: int = 1000, seed: int = 0) -> Floats:
-    """Return how often each point is on the frontier when the replicates are drawn anew.
+    """Return how often each point is on the frontier of a bootstrap sample of the replicates.
 
-    Each draw takes as many replicates as there are, with replacement, and averages each point over
-    them. A point that is not finite in a replicate drawn is not on the frontier of that draw.
+    Each point is averaged over the replicates of the sample. A point that is not finite in one of
+    them is not on the frontier of that sample.
 
     Parameters
     ----------
     points
         (replicate, point, 2): the same points measured with several seeds or splits.
     n_bootstrap
-        Number of draws.
+        Number of bootstrap samples.
     seed
-        Of the draws; the same seed gives the same result.
+        Seed of the samples.
 
     Returns
     -------
@@ -158,7 +158,7 @@ def frontier_frequency(points: Any, *, n_bootstrap: int = 1000, seed: int = 0) -
     cell = drawn + n * np.arange(n_bootstrap)[:, None]
     count = np.bincount(cell.ravel(), minlength=n_bootstrap * n).reshape(n_bootstrap, n)
     on = np.zeros(array.shape[1])
-    # few replicates have few distinct draws
+    # few replicates have few distinct samples
     for row, times in zip(*np.unique(count, axis=0, return_counts=True), strict=True):
         taken = np.flatnonzero(row)
         # not a product of matrices, which may round equal points differently;

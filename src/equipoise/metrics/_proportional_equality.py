@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 
 
 def ratio(top: Floats, bottom: Floats) -> Floats:
-    """Divide, 0 / 0 being nan without a warning: an empty group has no value."""
+    """Divide without warnings; 0 / 0 is nan, since an empty group has no value."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(top / bottom)
 
@@ -38,6 +38,9 @@ class GroupRates:
     """The share of each label in each group: ``rates[group][label]``."""
 
     rates: Mapping[Hashable, Mapping[Hashable, float]]
+
+
+Rates = GroupRates | Mapping[Hashable, Mapping[Hashable, float]]
 
 
 def group_base_rates(
@@ -52,9 +55,8 @@ def group_base_rates(
     refuse_missing(codes, "y")
     if not len(codes):
         raise ValueError("y is empty")
-    known = list(present)
+    known = list(present if labels is None else np.asarray(labels).tolist())
     if labels is not None:
-        known = list(np.asarray(labels).tolist())
         codes = recode(codes, present, known)
         if codes.min() < 0:
             unknown = next(v for v in present if v not in known)
@@ -67,8 +69,8 @@ def group_base_rates(
     count = np.bincount(cell, weight, len(groups) * len(known)).reshape(len(groups), -1)
     if not count.sum(1).all():
         empty = groups[int(np.argmin(count.sum(1)))]
-        raise ValueError(f"group {empty!r} has no weight, so its rates are undefined")
-    share = ratio(count.astype(float), count.sum(1, keepdims=True))
+        raise ValueError(f"every row of group {empty!r} has weight 0, so its rates are undefined")
+    share = count / count.sum(1, keepdims=True)
     return GroupRates(
         {g: dict(zip(known, share[i].tolist(), strict=True)) for i, g in enumerate(groups)}
     )
@@ -81,7 +83,7 @@ def proportional_equality(
     sensitive_features: Any,
     kind: Literal["stochastic", "deterministic"] = "stochastic",
     form: Literal["group-ratio", "amplification"] = "group-ratio",
-    base_rates: GroupRates | Mapping[Hashable, Mapping[Hashable, float]] | None = None,
+    base_rates: Rates | None = None,
     reference_group: Any = None,
     y_pred: Any = None,
     labels: Any = None,
@@ -89,8 +91,9 @@ def proportional_equality(
 ) -> float:
     """Return how far the model's ratio of rates between groups is from the data's; 0 is best.
 
-    With r the rates of the labels and q those of the model, the largest over classes k and groups
-    g of ``|r[g, k] / r[ref, k] - q[g, k] / q[ref, k]|`` (form "group-ratio", the paper's
+    Let r be the rates of the labels and q those of the model. The value is the largest, over
+    classes k and groups g, of
+    ``|r[g, k] / r[ref, k] - q[g, k] / q[ref, k]|`` (form "group-ratio", the paper's
     definition) or ``|q[g, k] / r[g, k] - q[ref, k] / r[ref, k]|`` (form "amplification").
 
     Parameters
@@ -102,9 +105,9 @@ def proportional_equality(
     sensitive_features
         One column, or several whose intersection is meant.
     kind
-        Rates of the model from its probabilities ("stochastic") or its decisions.
+        Whether the model's rates are those of its probabilities ("stochastic") or its decisions.
     form
-        See above.
+        The quantity compared, see above.
     base_rates
         Rates of the labels in the training data, from `group_base_rates`; by default those of
         `y_true`. Their groups must be the groups of `sensitive_features`.
@@ -121,12 +124,13 @@ def proportional_equality(
     Warns
     -----
     UndefinedMetricWarning
-        Naming group and class, where a ratio is 0/0 (the class is dropped), where both ratios are
-        infinite (dropped), and where exactly one is (the result is inf). With nothing left: nan.
+        Names the group and class where a ratio is 0/0 or both ratios are infinite (the class is
+        dropped), and where exactly one is infinite (the result is inf). If no class is left, the
+        result is nan.
 
     Notes
     -----
-    Rates are exact to about 1e-10: a class whose probabilities are all below that has the rate 0.
+    Rates are exact to about 1e-10; a class whose probabilities are all below that has rate 0.
 
     Examples
     --------
@@ -139,9 +143,9 @@ def proportional_equality(
     >>> round(pe, 3)
     1.833
     """
-    rates = base_rates.rates if isinstance(base_rates, GroupRates) else base_rates
     prob = matrix(y_prob, "y_prob")
-    if labels is None and rates is not None:
+    if labels is None and base_rates is not None:
+        rates = _plain_rates(base_rates)
         known: tuple[Any, ...] = tuple(sorted({k for row in rates.values() for k in row}))
         if len(known) == class_count(prob):
             labels = known
@@ -150,7 +154,7 @@ def proportional_equality(
                 f"base_rates have the labels {known!r} for {class_count(prob)} columns of "
                 "probabilities; pass labels= with the label of each column, in order"
             )
-    if y_true is None and rates is None:
+    if y_true is None and base_rates is None:
         raise ValueError("y_true is None: pass base_rates=group_base_rates(y_train, ...) instead")
     if kind not in ("stochastic", "deterministic"):
         raise ValueError(f"kind must be 'stochastic' or 'deterministic', got {kind!r}")
@@ -162,10 +166,10 @@ def proportional_equality(
         labels=labels,
         sample_weight=sample_weight,
         blocks={"rates" if kind == "stochastic" else "decisions"}
-        | ({"labels"} if rates is None else set()),
+        | ({"labels"} if base_rates is None else set()),
     )
     return proportional_equality_of(
-        table, kind=kind, form=form, base_rates=rates, reference_group=reference_group
+        table, kind=kind, form=form, base_rates=base_rates, reference_group=reference_group
     )
 
 
@@ -174,18 +178,17 @@ def proportional_equality_of(
     *,
     kind: str = "stochastic",
     form: str = "group-ratio",
-    base_rates: GroupRates | Mapping[Hashable, Mapping[Hashable, float]] | None = None,
+    base_rates: Rates | None = None,
     reference_group: Any = None,
 ) -> float:
     """Return the proportional equality of a table; see `proportional_equality`."""
     if form not in ("group-ratio", "amplification"):
         raise ValueError(f"form must be 'group-ratio' or 'amplification', got {form!r}")
-    rates = base_rates.rates if isinstance(base_rates, GroupRates) else base_rates
     if len(table.groups) < 2:
         raise ValueError(
             f"proportional equality compares groups, but the only one here is {table.groups[0]!r}"
         )
-    data, pairs = data_rates(table, rates), pairs_of(table.groups, reference_group)
+    data, pairs = data_rates(table, base_rates), pairs_of(table.groups, reference_group)
     first, second = rate_ratios(table, data, pairs, kind, form)
     for (g, ref), a, b in zip(pairs, first, second, strict=True):
         for k in np.flatnonzero(~np.isfinite(a) | ~np.isfinite(b)):
@@ -194,13 +197,12 @@ def proportional_equality_of(
                 f"against {table.groups[ref]!r}"
             )
             if np.isnan(a[k]) or np.isnan(b[k]):
-                warn_undefined(f"proportional equality: {where} is 0/0 and was dropped")
+                found = "is 0/0 and was dropped"
             elif np.isinf(a[k]) and np.isinf(b[k]):
-                warn_undefined(
-                    f"proportional equality: {where} has two infinite ratios and was dropped"
-                )
+                found = "has two infinite ratios and was dropped"
             else:
-                warn_undefined(f"proportional equality: {where} is x/0, so the result is infinite")
+                found = "is x/0, so the result is infinite"
+            warn_undefined(f"proportional equality: {where} {found}")
     value = float(_largest_gap(first, second))
     if np.isnan(value):
         warn_undefined("proportional equality is undefined: no class is left in any group")
@@ -242,12 +244,15 @@ def _largest_gap(first: Floats, second: Floats) -> Floats:
     return np.asarray(np.fmax.reduce(gap, axis=(-2, -1)))
 
 
-def data_rates(
-    table: AuditTable, rates: Mapping[Hashable, Mapping[Hashable, float]] | None
-) -> Floats:
+def _plain_rates(rates: Rates) -> Mapping[Hashable, Mapping[Hashable, float]]:
+    return rates.rates if isinstance(rates, GroupRates) else rates
+
+
+def data_rates(table: AuditTable, base_rates: Rates | None) -> Floats:
     """Return the rates (group, class) that a table is measured against: those given, or its own."""
-    if rates is None:
+    if base_rates is None:
         return ratio(table["labels"], table["weight"][:, None])
+    rates = _plain_rates(base_rates)
     if set(rates) != set(table.groups):
         lacking = [g for g in table.groups if g not in rates]
         extra = [g for g in rates if g not in table.groups]
@@ -272,7 +277,7 @@ def data_rates(
 
 
 def pairs_of(groups: tuple[Hashable, ...], reference: Any) -> list[tuple[int, int]]:
-    """Return the positions of each group to be compared and of the group it is compared with."""
+    """Return the positions of each group to compare and of its reference."""
     index = {g: i for i, g in enumerate(groups)}
     if isinstance(reference, str) and reference == "all" and "all" not in index:
         return list(permutations(range(len(groups)), 2))

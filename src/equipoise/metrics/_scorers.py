@@ -6,11 +6,11 @@
     cross_validate(model, X, y, scoring=neg_proportional_equality,
                    params={"sensitive_features": a})
 
-A model that takes the group as a column of X, beside a scorer that asks for `sensitive_features`,
-has to say that its `fit` does not: ``model.set_fit_request(sensitive_features=False)``.
+A model that reads the group from a column of X must decline `sensitive_features` in its `fit`:
+``model.set_fit_request(sensitive_features=False)``.
 
-Scorers are maximised, so they return the metric times -1. Where a fold yields infinity or nan
-(a class that is never predicted for a group), so does the scorer.
+Scorers are maximised, so they return the metric times -1. Where the metric of a fold is infinite or
+nan (a class is never predicted for a group), so is the score.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from equipoise.metrics._proportional_equality import proportional_equality
 if TYPE_CHECKING:
     from sklearn.utils.metadata_routing import MetadataRequest
 
-__all__ = ["GroupScorer", "neg_calibration_gap", "neg_proportional_equality", "neg_worst_group_ece"]
-
 
 class GroupScorer:
     """Minus a group metric of an estimator's probabilities.
@@ -36,7 +34,7 @@ class GroupScorer:
         ``metric(y_true, y_prob, *, sensitive_features, labels, **params) -> float``; smaller is
         better.
     **params
-        Passed to the metric with every call; a name it does not know raises there.
+        Passed to the metric with every call.
 
     Examples
     --------
@@ -64,10 +62,9 @@ class GroupScorer:
                 "cross_validate or GridSearchCV, sklearn.set_config(enable_metadata_routing=True) "
                 "and pass params={'sensitive_features': ...}"
             )
-        prob = estimator.predict_proba(X)
         return -self.metric(
             y,
-            prob,
+            estimator.predict_proba(X),
             sensitive_features=sensitive_features,
             labels=tuple(estimator.classes_.tolist()),
             **self.params,

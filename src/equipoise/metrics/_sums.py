@@ -1,9 +1,4 @@
-"""The sums behind the audit table: what they are, and adding up slices of rows.
-
-Without weights sums are exact: counts are integers, and each probability p enters as the integer
-floor(p * 2**32 + 0.5), so sums do not depend on the order of the rows or on where they were added.
-With weights they are float64.
-"""
+"""The sums behind the audit table: what they are, and adding up slices of rows."""
 
 from __future__ import annotations
 
@@ -17,13 +12,13 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 UNIT = 2**32
-"""One in fixed point."""
+"""The number 1 in fixed point."""
 
 CELLS = 1 << 16
-"""Probabilities looked at together: a slice and its scratch space stay in the processor's cache."""
+"""Probabilities in a slice, so that it stays in the processor's cache with its scratch space."""
 
 ROWS = 1 << 14
-"""Rows looked at together at most: arrays over 128 kB would come from fresh pages every time."""
+"""Most rows in a slice: arrays over 128 kB would be allocated from fresh pages every time."""
 
 FLUSH = 64
 """Slices summed in int64 before they go to Python integers: 64 * ROWS * 745 * 2**32 < 2**63.
@@ -34,16 +29,11 @@ FLUSH = 64
 
 @dataclasses.dataclass(frozen=True)
 class Sum:
-    """One of the sums of the table: its axes after the group, its block, how many make one."""
+    """One of the table's sums: its axes after the group, its block, its unit in fixed point."""
 
     axes: str
     block: str
     unit: int = 1
-
-    @property
-    def fixed(self) -> bool:
-        """Whether values enter in fixed point."""
-        return self.unit > 1
 
 
 SUMS: Mapping[str, Sum] = {
@@ -74,7 +64,7 @@ UNLABELLED = frozenset({"rows", "rates", "decisions"})
 
 
 def chosen_blocks(blocks: Iterable[str]) -> frozenset[str]:
-    """Return the blocks to fill: those asked for, and those they rest on."""
+    """Return the blocks to fill: those asked for, and those they need."""
     chosen = frozenset(blocks)
     if isinstance(blocks, str) or not chosen <= BLOCKS:
         raise ValueError(f"blocks must be some of {sorted(BLOCKS)}, got {blocks!r}")
@@ -106,11 +96,11 @@ def bin_of(p: NDArray[np.float64], n_bins: int) -> NDArray[np.float64]:
 
 
 def argmax(prob: NDArray[np.float64]) -> tuple[NDArray[np.float64], Array]:
-    """Return confidence and predicted class of probabilities (class, row); ties: the first."""
+    """Return confidence and predicted class of probabilities (class, row); the first of a tie."""
     best = prob.max(axis=0)
     if len(prob) > 127:  # many classes, few rows
         return best, np.ascontiguousarray(prob.T).argmax(axis=1)
-    # the first of the classes that reach it is the one counted highest; in bytes that is fast
+    # the first class that reaches the maximum has the largest number; bytes make this fast
     countdown = np.arange(len(prob), 0, -1, dtype=np.int8)[:, None]
     reached = (prob == best).view(np.int8)
     reached *= countdown
@@ -261,11 +251,10 @@ class Fill:
 
 
 def _sum_exactly(cell: Array, whole: NDArray[np.float64], size: int) -> NDArray[np.int64]:
-    """Sum whole numbers held as float64 per cell; bincount's own float64 sum is exact to 2**53."""
+    """Sum whole numbers, held as float64, per cell; the float64 sum alone is exact to 2**53."""
     if len(whole) * whole.max(initial=0.0) < 2.0**53:
         return np.bincount(cell, whole, size).astype(np.int64)
     high = np.floor(whole / 2.0**20)
     low = whole - high * 2.0**20
-    return (np.bincount(cell, high, size).astype(np.int64) << 20) + np.bincount(
-        cell, low, size
-    ).astype(np.int64)
+    top, bottom = (np.bincount(cell, half, size).astype(np.int64) for half in (high, low))
+    return (top << 20) + bottom

@@ -45,7 +45,7 @@ from equipoise.metrics._sums import (
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class AuditTable:
-    """Sums per group, class and bin; tables of different rows add up with ``+``.
+    """Sums per group, class and bin; the tables of different rows can be added with ``+``.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class AuditTable:
         y_prob
             Probabilities (n, K), or (n,) for the second label of a binary problem.
         sensitive_features
-            One column, or several whose intersection is meant. None: one group, named None.
+            One column, or several whose intersection is meant; by default one group, None.
         sample_weight
             Weight of each row.
         n_bins
@@ -111,13 +111,15 @@ class AuditTable:
         y_pred
             Decisions made elsewhere; they replace the argmax in `predictions` and `hits` only.
         blocks
-            Which sums to fill, by the name of their block; a metric that needs only some is faster.
+            Names of the blocks of sums to fill; fewer are faster.
         """
         blocks = chosen_blocks(blocks)
         check_bins(n_bins)
         prob = matrix(y_prob, "y_prob")
         n, k = len(prob), class_count(prob)
         y: Array | None = None
+        group: Array | None = None
+        groups: list[Hashable] = [None]
         if y_true is not None:
             y, resolved = encode_labels(
                 y_true, k, labels, columns=column_names(y_prob), positive=positive
@@ -127,8 +129,6 @@ class AuditTable:
         else:
             raise ValueError("y_true is None; only rates of predictions need no labels")
         pred = None if y_pred is None else encode_labels(y_pred, k, resolved, "y_pred")[0]
-        group: Array | None = None
-        groups: list[Hashable] = [None]
         if sensitive_features is not None:
             group, groups = encode_groups(sensitive_features)
         same_length(n, y_true=y, y_pred=pred, sensitive_features=group)
@@ -137,13 +137,8 @@ class AuditTable:
         step = min(ROWS, max(256, CELLS // k))
         for start in range(0, n, step):
             rows = slice(start, min(start + step, n))
-            fill.add(
-                probability_slice(prob, rows),
-                None if y is None else y[rows],
-                None if pred is None else pred[rows],
-                None if group is None else group[rows],
-                None if weight is None else weight[rows],
-            )
+            given: list[Any] = [None if v is None else v[rows] for v in (y, pred, group, weight)]
+            fill.add(probability_slice(prob, rows), *given)
         return cls(tuple(groups), tuple(resolved), int(n_bins), weight is not None, fill.finished())
 
     @classmethod
@@ -173,20 +168,12 @@ class AuditTable:
         weight = None if sample_weight is None else np.tile(sample_weight, configs)
         for start in range(0, configs * n, ROWS):
             rows = slice(start, start + ROWS)
-            fill.add(
-                flat[:, rows],
-                target[rows],
-                None,
-                cell[rows],
-                None if weight is None else weight[rows],
-            )
+            own = None if weight is None else weight[rows]
+            fill.add(flat[:, rows], target[rows], None, cell[rows], own)
         # a few slices fit int64, and Python integers would take longer than all the rest
-        sums = fill.recent if fill.slices < FLUSH else fill.finished()
-        shaped = {
-            name: array.reshape(configs, len(groups), *array.shape[1:])
-            for name, array in sums.items()
-        }
-        return cls(groups, labels, n_bins, weighted, shaped)
+        found = fill.recent if fill.slices < FLUSH else fill.finished()
+        sums = {n: v.reshape(configs, len(groups), *v.shape[1:]) for n, v in found.items()}
+        return cls(groups, labels, n_bins, weighted, sums)
 
     def __getitem__(self, name: str) -> NDArray[np.float64]:
         """Return a sum as float64 in its natural unit (probabilities as probabilities)."""
@@ -224,11 +211,10 @@ class AuditTable:
                 )
         if self.sums.keys() != other.sums.keys():
             raise ValueError("tables filled with different blocks cannot be added")
-        new = set(other.groups) - set(self.groups)
         groups = self.groups
-        if new:
+        if not set(other.groups) <= set(groups):
             try:
-                groups = tuple(sorted({*self.groups, *new}))  # type: ignore[type-var]
+                groups = tuple(sorted({*groups, *other.groups}))  # type: ignore[type-var]
             except TypeError:
                 raise ValueError(
                     f"groups {self.groups!r} and {other.groups!r} are of different kinds"

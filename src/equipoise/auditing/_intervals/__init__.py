@@ -1,10 +1,9 @@
 """Confidence intervals of every metric, from the sums of an audit table alone.
 
-The table says how much each mean varies from sample to sample. Means have score intervals (Wilson).
-ECE, class-wise ECE, MCE and proportional equality are norms of signed gaps: noise makes a norm
-larger, never smaller, so the percentiles of a bootstrap cover nothing near 0. Their intervals are
-those of the true value, from estimates without that bias, and start at 0 unless the data say
-otherwise. A figure may lie above its own interval: then it is mostly noise.
+Means have score intervals (Wilson). ECE, class-wise ECE, MCE and proportional equality are norms of
+signed gaps, and noise makes a norm larger: a percentile bootstrap would not cover true values near
+0. Their intervals are therefore built from estimates without that bias. A figure that lies above
+its own interval is mostly noise.
 """
 
 from __future__ import annotations
@@ -26,9 +25,10 @@ from equipoise.auditing._intervals._figures import (
 from equipoise.auditing._intervals._gaps import gap_interval, gap_values
 from equipoise.auditing._intervals._ratios import ratio_interval
 from equipoise.auditing._intervals._spread import from_cells
-from equipoise.metrics import METRICS, AuditTable, GroupRates, data_rates, pairs_of
+from equipoise.metrics import METRICS, AuditTable, Rates, data_rates, pairs_of
 
 __all__ = [
+    "NO_INTERVALS",
     "Interval",
     "Intervals",
     "debiased_ece",
@@ -40,28 +40,16 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class Intervals:
-    """Intervals of the true values behind the figures of an audit.
+    """Confidence intervals of the true values behind the figures of an audit.
 
-    Attributes
-    ----------
-    level
-        How often such an interval holds the true value.
-    overall
-        Metric to interval, of all rows.
-    groups
-        Group to metric to interval.
-    gaps
-        Metric to interval of the largest difference between two groups; empty with one group.
-    proportional_equality
-        "stochastic" and "deterministic"; empty with one group.
-    rates
-        Group to "labels", "stochastic" or "deterministic" to label to interval.
+    The fields are those of `AuditReport`; `gaps` and `proportional_equality` are empty with one
+    group.
 
     Notes
     -----
-    Each interval holds by itself; nothing is corrected for looking at many. Where a row gives its
-    own label the probability 0 the log-loss is infinite, and its interval goes from that of the
-    other rows' share to inf. A ratio whose denominator may be 0 has the upper end inf.
+    The level is that of each single interval, without correction for their number. Where a row
+    gives its own label probability 0, the log-loss is infinite; its interval then starts at that of
+    the other rows and ends at inf. A ratio whose denominator may be 0 has the upper end inf.
     """
 
     level: float
@@ -72,10 +60,13 @@ class Intervals:
     rates: Mapping[Hashable, Mapping[str, Mapping[Hashable, Interval]]]
 
 
-def gaps_of(table: AuditTable) -> dict[str, float]:
-    """Return the largest difference between two groups of each metric; nothing for one group.
+NO_INTERVALS = Intervals(float("nan"), {}, {}, {}, {}, {})
 
-    Of ECE, class-wise ECE and MCE without the bias that makes small groups look worse.
+
+def gaps_of(table: AuditTable) -> dict[str, float]:
+    """Return each metric's largest difference between two groups; nothing for one group.
+
+    ECE, class-wise ECE and MCE enter without the bias that makes small groups look worse.
     """
     return gap_values(from_cells(table))
 
@@ -83,7 +74,7 @@ def gaps_of(table: AuditTable) -> dict[str, float]:
 def intervals_from_table(
     table: AuditTable,
     *,
-    base_rates: GroupRates | Mapping[Hashable, Mapping[Hashable, float]] | None = None,
+    base_rates: Rates | None = None,
     reference_group: Any = None,
     level: float = 0.95,
     replicates: int = 1000,
@@ -96,15 +87,15 @@ def intervals_from_table(
     table
         Filled with all blocks.
     base_rates
-        Rates of the training labels, which count as fixed numbers; by default the labels' own.
+        Rates of the training labels, taken as fixed numbers; by default those of the labels.
     reference_group
         As in `proportional_equality`.
     level
-        How often an interval is to hold the true value.
+        Coverage of each interval.
     replicates
-        Draws for the joint noise of the gaps that may be the largest in proportional equality.
+        Draws of the joint noise of gaps that may be the largest in proportional equality.
     seed
-        Of those draws.
+        Seed of the draws.
 
     Examples
     --------
@@ -122,8 +113,7 @@ def intervals_from_table(
     columns = {name: intervals_of(spread, name, z) for name in METRICS}
     gaps, pe = {}, {}
     if len(table.groups) > 1:
-        given = base_rates.rates if isinstance(base_rates, GroupRates) else base_rates
-        data = None if given is None else data_rates(table, given)
+        data = None if base_rates is None else data_rates(table, base_rates)
         pairs = pairs_of(table.groups, reference_group)
         rng = np.random.default_rng(seed)
         gaps = {name: gap_interval(spread, name, z) for name in METRICS}

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from equipoise.auditing._distributions import betaincinv, ndtr, ndtri, stdtrit
-from equipoise.auditing._intervals._spread import KINDS, Floats, Spread
+from equipoise.auditing._intervals._spread import RATES, Floats, Spread
 from equipoise.metrics import METRICS, ratio
 
 Ends = tuple[Floats, Floats]
 
 
 class Interval(NamedTuple):
-    """Both ends; nan where undefined, inf where the data set no bound."""
+    """Both ends of an interval; nan where undefined, inf where the data give no bound."""
 
     low: float
     high: float
@@ -43,7 +43,7 @@ def without_bias(gap: Floats, var: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def debiased_ece(spread: Spread) -> tuple[Floats, Floats]:
-    """Return the ECE without bias, which may be below 0, and its standard error."""
+    """Return the ECE without its bias, which may be negative, and its standard error."""
     size, var, bias = without_bias(spread.gap, spread.gap_var)
     total = np.maximum(var.sum(-1) + spread.gap_cross, 0.0) + bias.sum(-1) ** 2
     return size.sum(-1), np.sqrt(total)
@@ -68,7 +68,7 @@ def _squared_ece(spread: Spread, z: float) -> tuple[Floats, Ends]:
     second = var * spread.rows[:, None] + clean**2
     square = (mean * clean).sum(-1)
     row = (4 * mean**2 * second - 4 * mean**3 * clean + mean**4 * share).sum(-1) - square**2
-    # the variance is that of noise alone, and grows with the true value: a score interval
+    # a score interval: the variance is that of noise alone plus a part that grows with the value
     noise = np.nan_to_num(ratio(2 * var**2, share**2)).sum(-1)
     grows = np.where(square > 0, ratio(np.maximum(row, 0.0), square), 4 * second.sum(-1))
     grows = ratio(grows, spread.rows)
@@ -78,7 +78,7 @@ def _squared_ece(spread: Spread, z: float) -> tuple[Floats, Ends]:
 
 
 def _mce(spread: Spread, z: float) -> tuple[Floats, Ends]:
-    """Return the MCE without bias, and an interval that holds whichever bin is the worst."""
+    """Return the MCE without bias, and an interval that is valid whichever bin is the worst."""
     table = spread.table
     count = table["bin_count"]
     filled = count > 0
@@ -88,7 +88,7 @@ def _mce(spread: Spread, z: float) -> tuple[Floats, Ends]:
     low, high = _exact(hit, n, ndtr(-z))
     far = np.where(filled, np.maximum(sure - low, high - sure), 0.0)
     near = np.where(filled, _distance(sure, low, high), 0.0)
-    # all bins that may be the worst must hold at once
+    # simultaneous intervals of all bins that may be the worst
     contend = filled & (far >= near.max(-1, keepdims=True))
     several = np.maximum(contend.sum(-1, keepdims=True), 1)
     low, high = _exact(hit, n, ndtr(-z) / several)
@@ -102,7 +102,7 @@ def _mce(spread: Spread, z: float) -> tuple[Floats, Ends]:
 
 
 def _exact(mean: Floats, n: Floats, tail: Any) -> Ends:
-    """Return the ends of proportions that each tail of the binomial cuts off (Clopper-Pearson)."""
+    """Return the Clopper-Pearson interval of proportions, with this probability in each tail."""
     hits, misses = mean * n, n - mean * n
     tail = np.broadcast_to(tail, mean.shape)
     some, more = np.where(hits > 0, hits, 1.0), np.where(misses > 0, misses, 1.0)
@@ -112,7 +112,7 @@ def _exact(mean: Floats, n: Floats, tail: Any) -> Ends:
 
 
 def _distance(x: Floats, low: Floats, high: Floats) -> Floats:
-    """Return how far x is from the interval."""
+    """Return the distance of x from the interval, 0 inside."""
     return np.maximum(np.maximum(low - x, x - high), 0.0)
 
 
@@ -151,7 +151,7 @@ def ends_of(spread: Spread, name: str, z: float) -> tuple[Floats, Ends]:
         return value, wilson(value, ratio(np.ones_like(value), spread.rows), z)
     value, var = spread.scores[name]
     relative = np.where(value > 0, ratio(np.sqrt(var), value), 0.0)
-    # where few rows make up most of a mean, its variance is known no better than they are many
+    # where few rows make up most of a mean, its variance has as few degrees of freedom
     t = _student(ratio(np.ones_like(value), relative**2), z)
     if name == "brier":
         most = 1.0 if len(table.labels) == 2 else 2.0
@@ -160,9 +160,9 @@ def ends_of(spread: Spread, name: str, z: float) -> tuple[Floats, Ends]:
         scatter = ratio(var / most**2, share * (1 - share))
         low, high = wilson(share, np.where(share > 0, scatter, ratio(value + 1, spread.rows)), t)
         return value, (low * most, high * most)
-    # losses are skewed; 1 / sqrt(mean) is not
+    # losses are skewed; 1 / sqrt(mean) is nearly symmetric
     arm = t * relative / 2
-    endless = (table["impossible"] > 0) | (value == 0)  # a perfect score says nothing about worse
+    endless = (table["impossible"] > 0) | (value == 0)  # a mean of 0 gives no bound
     high = np.where(arm < 1, ratio(value, np.maximum(1 - arm, 0.0) ** 2), np.inf)
     return (
         np.where(table["impossible"] > 0, np.inf, value),
@@ -179,22 +179,19 @@ def intervals_of(spread: Spread, name: str, z: float) -> list[Interval]:
     """Return the interval of a metric of each group."""
     value, (low, high) = ends_of(spread, name, z)
     if name in NORMS or name == "debiased_squared_ece":
-        # a true value is not below 0, however far below it the estimate fell; and the upper end
-        # is never below the 90% bound of an estimate of 0
+        # the true value is at least 0; the upper end is at least the 90% bound of an estimate of 0
         low, high = np.maximum(low, 0.0), np.maximum(high, 0.65 * (high - value))
         high = np.minimum(high, 1.0)
     missing = np.isnan(low) | np.isnan(high) | (spread.table["weight"] <= 0)
-    return [
-        Interval(float("nan"), float("nan")) if gone else Interval(float(a), float(b))
-        for a, b, gone in zip(low, high, missing, strict=True)
-    ]
+    ends = (np.where(missing, np.nan, end).tolist() for end in (low, high))
+    return [Interval(a, b) for a, b in zip(*ends, strict=True)]
 
 
 def rate_intervals(spread: Spread, z: float) -> dict[Hashable, dict[str, dict[Hashable, Interval]]]:
     """Return the intervals of the rates: group to kind to label."""
     table = spread.table
     found: dict[Hashable, dict[str, dict[Hashable, Interval]]] = {g: {} for g in table.groups}
-    for kind in KINDS:
+    for kind in RATES:
         mean, var, _ = spread.rates[kind]
         scatter = np.broadcast_to(ratio(np.ones(1), spread.rows)[:, None], mean.shape)
         if kind == "stochastic":

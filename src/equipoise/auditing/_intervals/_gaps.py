@@ -36,7 +36,7 @@ def gap_interval(spread: Spread, name: str, z: float) -> Interval:
     if m < 2 or np.isinf(value[known]).all():
         return Interval(float("nan"), float("nan"))
     if name == "mce" or np.isinf(value[known]).any():
-        # every group's own interval at once
+        # simultaneous intervals of all groups
         _, (low, high) = ends_of(spread, name, float(-ndtri(ndtr(-z) / m)))
         low, high = low[known], high[known]
         return Interval(max(float(low.max() - high.min()), 0.0), float(high.max() - low.min()))
@@ -63,9 +63,9 @@ def _largest(value: Floats, own: Floats, other: Floats, sign: int) -> float:
 
 @functools.cache
 def range_quantile(m: int, z: float) -> float:
-    """Return how many standard errors the largest of all differences of m equal groups may be.
+    """Return the bound of the largest difference of m equal groups, in standard errors.
 
-    For two groups that is z; for more it is the studentised range, which Tukey's test uses.
+    For two groups that is z; for more it is the quantile of the studentised range (Tukey's test).
     """
     if m <= 2:
         return z

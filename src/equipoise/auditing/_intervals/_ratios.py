@@ -15,10 +15,10 @@ from equipoise.metrics import ratio
 Positions = NDArray[np.intp]
 
 STEP = 1 << 14
-"""Comparisons looked at together: a thousand groups, each against each, are a million."""
+"""Comparisons computed at a time: all pairs of a thousand groups are a million."""
 
 FEW = 200
-"""Comparisons whose joint noise is simulated; for more, their number is corrected for."""
+"""Most comparisons whose joint noise is simulated; for more, Bonferroni's correction is used."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +55,7 @@ class _Rates:
         height, slope = r * t - q * s, s * t
         a, b = slope**2 - z**2 * c2, height * slope + z**2 * c1 / 2
         root = np.sqrt(np.maximum(b**2 - a * (height**2 - z**2 * c0), 0.0))
-        # where the denominator may be 0 there is no bound
+        # no bound where the denominator may be 0
         low = np.where(a > 0, ratio(b - root, a), -np.inf)
         high = np.where(a > 0, ratio(b + root, a), np.inf)
         undefined = np.isnan(self.gap(g, ref, k)) | np.isnan(c0)
@@ -97,9 +97,9 @@ def ratio_interval(
 ) -> Interval:
     """Return the interval of one kind of proportional equality.
 
-    `data` are the rates of the training labels (group, class), or None for those of these labels;
-    `pairs` the groups compared, as positions. The upper end is the largest of all comparisons; for
-    the lower one those that may be the largest must hold at once.
+    `data` are the rates of the training labels (group, class), or None for those of these labels.
+    The upper end is the largest of all comparisons; the lower end is a simultaneous bound of those
+    that may be the largest.
     """
     label, label_var, _ = spread.rates["labels"]
     model, model_var, both = spread.rates[kind]
@@ -109,7 +109,7 @@ def ratio_interval(
     classes = label.shape[1]
     of = np.repeat(np.array(pairs, dtype=np.intp), classes, axis=0)
     g, ref, k = of[:, 0], of[:, 1], np.tile(np.arange(classes), len(pairs))
-    low, high, endless = np.empty(len(k)), np.empty(len(k)), np.zeros(len(k), bool)
+    low, high, endless = np.empty(len(k)), np.empty(len(k)), np.empty(len(k), bool)
     for start in range(0, len(k), STEP):
         part = slice(start, start + STEP)
         low[part], high[part] = rates.ends(g[part], ref[part], k[part], z)

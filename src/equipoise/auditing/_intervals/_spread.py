@@ -1,4 +1,4 @@
-"""How much the means of a table's rows would differ in another sample of as many rows."""
+"""Sampling variances of the means of a table's rows."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from equipoise.metrics import AuditTable, ratio
 
 Floats = NDArray[np.float64]
 
-KINDS = {"labels": "labels", "stochastic": "probability", "deterministic": "predictions"}
+RATES = {"labels": "labels", "stochastic": "probability", "deterministic": "predictions"}
 """Rates, and the sums they are the means of."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-    """Variances, over samples, of the means of a table's rows; each (group, ...).
+    """Sampling variances of the means of a table's rows; each (group, ...).
 
     `gap` and `class_gap` are the signed gaps, (group, bin) and (group, class, bin), as shares of
     all rows. `gap_cross` and `class_cross` are what their covariances add to the variance of the
-    sum of their absolute values, each weighted by how clear its sign is.
+    sum of absolute gaps, each weighted by how clear its sign is.
     """
 
     table: AuditTable
-    rows: Floats  # as many equal rows as would be as informative
+    rows: Floats  # effective sample size: (sum of weights)**2 / sum of squared weights
     gap: Floats
     gap_var: Floats
     gap_cross: Floats
@@ -100,16 +100,16 @@ def _scores(table: AuditTable, n: Floats) -> dict[str, tuple[Floats, Floats]]:
 
 def _rates(table: AuditTable, n: Floats) -> dict[str, tuple[Floats, Floats, Floats]]:
     weight, n = table["weight"][:, None], n[:, None]
-    rate = {kind: ratio(table[name], weight) for kind, name in KINDS.items()}
+    rate = {kind: ratio(table[name], weight) for kind, name in RATES.items()}
     both = {"labels": rate["labels"], "deterministic": ratio(table["hits"], weight)}
-    # a label that no row has may still be one in a few hundred: one more row of each
+    # a label that no row has may still be rare: one more row with it and one without
     near = {kind: (rate[kind] * n + 1) / (n + 2) for kind in both}
     var = {kind: ratio(near[kind] * (1 - near[kind]), n) for kind in both}
     both["stochastic"] = ratio(table["own_probability"], weight)
     # (p - y)**2 = p**2 - 2 p y + y
     square = table["squared_error"] + 2 * table["own_probability"] - table["labels"]
     p = rate["stochastic"]
-    # of one row only the worst is known
+    # one row shows no variance; p - p**2 is the largest possible
     var["stochastic"] = np.where(n > 1, ratio(ratio(square, weight) - p**2, n), p - p**2)
     return {
         kind: (
@@ -117,14 +117,14 @@ def _rates(table: AuditTable, n: Floats) -> dict[str, tuple[Floats, Floats, Floa
             np.maximum(var[kind], 0.0),
             ratio(both[kind] - rate[kind] * rate["labels"], n),
         )
-        for kind in KINDS
+        for kind in RATES
     }
 
 
 def _null(count: Floats, hit: Floats, confidence: Floats) -> Floats:
-    """Return the variance of a row that is right as often as its confidence says.
+    """Return the variance of a row of a calibrated model, or that of its bin if it is larger.
 
-    Or as often as the rows of its bin and one more, half right: even a confidence of 1 may err.
+    The bin counts one more row, half right: even a confidence of 1 may err.
     """
     sure = ratio(confidence, count)
     often = (hit + 0.5) / (count + 1)
@@ -132,9 +132,9 @@ def _null(count: Floats, hit: Floats, confidence: Floats) -> Floats:
 
 
 def _at_least(var: Floats, gap: Floats, null: Floats) -> Floats:
-    """Return variances of gaps, not below those of a calibrated model where it may be one.
+    """Raise variances of gaps to those of a calibrated model, where the model may be calibrated.
 
-    Thirty rows of confidence .99 that are all right show next to no variance, and would have.
+    Thirty rows of confidence .99 that are all right show almost no variance, but have some.
     """
     var = np.nan_to_num(np.maximum(var, 0.0))
     larger = np.maximum(var, null)
@@ -142,7 +142,7 @@ def _at_least(var: Floats, gap: Floats, null: Floats) -> Floats:
 
 
 def _clear(gap: Floats, var: Floats) -> Floats:
-    """Return the sign of each gap, times how clear it is."""
+    """Return the sign of each gap, shrunk to 0 where it is unclear."""
     z = ratio(np.abs(gap), np.sqrt(var))
     return np.asarray(np.sign(gap) * (2 * ndtr(np.nan_to_num(z, posinf=9.0)) - 1))
 

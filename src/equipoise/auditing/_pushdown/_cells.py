@@ -1,4 +1,4 @@
-"""What the queries bring back, put where it belongs in the audit tables."""
+"""Answers of the queries, added to the audit tables that they belong to."""
 
 from __future__ import annotations
 
@@ -18,22 +18,12 @@ Ints = NDArray[np.int64]
 
 @dataclasses.dataclass
 class Cells:
-    """Rows of one query's answer, collected from one or several frames.
+    """Rows of one query's answer, collected from one or several frames."""
 
-    Attributes
-    ----------
-    keys
-        Position of each distinct key: the values of the columns rows were grouped by.
-    key, cell
-        Of each row the position of its key, and its cell.
-    sums
-        Of each sum the two halves: (row,) arrays.
-    """
-
-    keys: dict[tuple[Any, ...], int]
-    key: Ints
+    keys: dict[tuple[Any, ...], int]  # position of each distinct key
+    key: Ints  # position of each row's key
     cell: Ints
-    sums: Mapping[str, tuple[Ints, Ints]]
+    sums: Mapping[str, tuple[Ints, Ints]]  # high and low half of each row's sums
 
     @classmethod
     def of(cls, answers: Sequence[Any], key_names: Sequence[str]) -> Cells:
@@ -44,21 +34,17 @@ class Cells:
             columns = [[plain(v) for v in answer[name].to_list()] for name in key_names]
             rows = zip(*columns, strict=True) if key_names else [()] * len(answer)
             key += [keys.setdefault(k, len(keys)) for k in rows]
-        found: dict[str, tuple[Ints, Ints]] = {}
+        sums: dict[str, tuple[Ints, Ints]] = {}
         for name in answers[0].columns:
             if name not in key_names:
                 parts = [_halves(answer[name]) for answer in answers]
                 high, low = (np.concatenate(half) for half in zip(*parts, strict=True))
-                found[name] = (high, low)
-        cell = found.pop("cell")
-        sums = {}
-        for name in [name for name in found if not name.endswith("_high")]:
-            high, low = found[name]
-            if f"{name}_high" in found:
-                more, rest = found[f"{name}_high"]
-                high = high + more * HALF + rest
-            sums[name] = (high, low)
-        return cls(keys, np.array(key, np.int64), cell[0] * HALF + cell[1], sums)
+                sums[name] = (high, low)
+        for name in [name for name in sums if f"{name}_high" in sums]:
+            (high, low), (more, rest) = sums[name], sums.pop(f"{name}_high")
+            sums[name] = (high + more * HALF + rest, low)
+        high, low = sums.pop("cell")
+        return cls(keys, np.array(key, np.int64), high * HALF + low, sums)
 
     def __getitem__(self, rows: Any) -> Cells:
         """Return some of the rows."""
@@ -66,7 +52,7 @@ class Cells:
         return Cells(self.keys, self.key[rows], self.cell[rows], sums)
 
     def count(self, rows: Any) -> int:
-        """Return how many rows of the data some of these rows stand for."""
+        """Return how many rows of the data are counted in some of these rows."""
         high, low = self.sums["rows"]
         return int(high[rows].sum()) * HALF + int(low[rows].sum())
 
@@ -74,10 +60,7 @@ class Cells:
 def _halves(column: nw.Series[Any]) -> tuple[Ints, Ints]:
     """Return whole numbers of 64 bits, or of DuckDB's 128, as value // HALF and value % HALF.
 
-    Raises
-    ------
-    OverflowError
-        Where a sum of floats is too large to be exact.
+    A sum of floats that is too large to be exact raises OverflowError.
     """
     if column.dtype == nw.Decimal:
         # in memory: two words of 64 bits, the lower one first; no sum is negative
@@ -89,7 +72,7 @@ def _halves(column: nw.Series[Any]) -> tuple[Ints, Ints]:
         top = (high << np.uint64(64 - bits)) | (low >> np.uint64(bits))
         return top.astype(np.int64), (low % np.uint64(HALF)).astype(np.int64)
     values = _numbers(column)
-    # numbers that are not negative never add up to less than a part of them does
+    # no term is negative, so no partial sum was larger than the sum
     if values.dtype == np.float64 and values.max(initial=0.0) >= 2.0**53:
         raise OverflowError("a sum of floats is not exact")
     values = values.astype(np.int64)
@@ -136,17 +119,13 @@ class Tables:
         self.put(name, (high[condition], low[condition]), *(index[condition] for index in at))
 
     def table(
-        self,
-        rows: Sequence[int],
-        groups: Sequence[Hashable],
-        labels: tuple[Hashable, ...],
-        blocks: frozenset[str],
+        self, rows: list[int], groups: Sequence[Hashable], labels: tuple[Hashable, ...]
     ) -> AuditTable:
         """Return the table of some of the rows."""
-        sums = {}
-        for name, (high, low) in self.sums.items():
-            if SUMS[name].block in blocks:
-                sums[name] = high[list(rows)].astype(object) * HALF + low[list(rows)]
+        sums = {
+            name: high[rows].astype(object) * HALF + low[rows]
+            for name, (high, low) in self.sums.items()
+        }
         n_bins = self.sums["bin_count"].shape[-1]
         return AuditTable(tuple(groups), labels, n_bins, False, sums)
 
@@ -155,7 +134,7 @@ class Tables:
 
 
 def take_apart(cells: Cells, plan: Plan) -> dict[str, Ints]:
-    """Return what the cell of `of_pair` or `of_rows` says, and whether it is of sound rows."""
+    """Return the digits of the cells of `of_pair` or `of_rows`, and which are valid."""
     m = plan.n_bins
     if plan.classes > 2:
         rest, c = np.divmod(cells.cell, 2 * m + 1)
@@ -182,16 +161,22 @@ def take_apart(cells: Cells, plan: Plan) -> dict[str, Ints]:
     return found
 
 
-def put_pair(into: Tables, cells: Cells, plan: Plan, row: Ints) -> None:
-    """Add the answer of `of_pair`; `row` is where in the tables each cell belongs."""
-    at = take_apart(cells, plan)
-    y, d, top = at["y"], at["d"], at["top"]
+def _put_common(into: Tables, cells: Cells, row: Ints, y: Ints) -> tuple[Ints, Ints]:
+    """Add the sums that both queries answer alike, and return the numbers of rows."""
     n = cells.sums["rows"]
     for name in ("rows", "weight"):
         into.put(name, n, row)
     for name in ("log_loss", "log_loss2", "brier2"):
         into.put(name, cells.sums[name], row)
     into.put("labels", n, row, y)
+    return n
+
+
+def put_pair(into: Tables, cells: Cells, plan: Plan, row: Ints) -> None:
+    """Add the answer of `of_pair`; `row` is where in the tables each cell belongs."""
+    at = take_apart(cells, plan)
+    y, d, top = at["y"], at["d"], at["top"]
+    n = _put_common(into, cells, row, y)
     into.put("predictions", n, row, d)
     into.put_where(d == y, "hits", n, row, y)
     for k in (0, 1):
@@ -218,12 +203,7 @@ def put_rows(into: Tables, cells: Cells, plan: Plan, row: Ints) -> None:
     """Add the answer of `of_rows`."""
     at = take_apart(cells, plan)
     y, b = at["y"], np.maximum(at["c"] - 1, 0)
-    n = cells.sums["rows"]
-    for name in ("rows", "weight"):
-        into.put(name, n, row)
-    for name in ("log_loss", "log_loss2", "brier2"):
-        into.put(name, cells.sums[name], row)
-    into.put("labels", n, row, y)
+    n = _put_common(into, cells, row, y)
     into.put_where(at["hit"] == 1, "hits", n, row, y)
     into.put("own_probability", cells.sums["own"], row, y)
     into.put_where(at["impossible"] == 1, "impossible", n, row)
@@ -235,7 +215,7 @@ def put_rows(into: Tables, cells: Cells, plan: Plan, row: Ints) -> None:
 
 
 def put_classes(into: Tables, cells: Cells, plan: Plan, row: Ints) -> None:
-    """Add the answer of `of_classes`, but for faulty rows."""
+    """Add the answer of `of_classes`, without faulty rows."""
     at = np.divmod(cells.cell, 2 * plan.n_bins + 1)
     sound = (at[0] >= 4 * plan.classes) & (at[1] <= plan.n_bins) & (row >= 0)
     cells, row, (rest, c) = cells[sound], row[sound], (part[sound] for part in at)

@@ -1,4 +1,4 @@
-"""Which rows cannot be audited, why, and what they look like."""
+"""Rows that cannot be audited: their number, their fault and the first of them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import narwhals as nw
 import numpy as np
 
 from equipoise._files import Opened
-from equipoise._inputs import MISSING, ROW_SUM_TOLERANCE, InputError
-from equipoise.auditing._pushdown._query import Frame, Plan, coded, is_nan, row_sum
+from equipoise._inputs import MISSING, NOT_ONE, NOT_WITHIN, ROW_SUM_TOLERANCE, InputError, counted
+from equipoise.auditing._pushdown._query import Frame, Plan, is_nan, row_sum
 from equipoise.auditing._pushdown._survey import Columns, collected
 
 SHOWN = 3
-"""Faulty rows that are shown."""
+"""Number of faulty rows that a message shows."""
 
 MISSED = (
     "pass drop_missing=True to leave such rows out, or repair them",
     "pass --drop-missing to leave such rows out, or repair them",
 )
-"""What to do about a missing value, in Python and on the command line."""
+"""Remedy for a missing value, in Python and on the command line."""
 
 
 def refuse_faults(
@@ -33,53 +33,42 @@ def refuse_faults(
 ) -> int:
     """Raise for the first kind of fault that rows have, with their number and the first of them.
 
-    With `drop_missing` a missing value is none; the number of rows that have one is returned.
+    With `drop_missing` a missing value is no fault. Returns the number of rows that have one.
     """
     roles = columns.roles
-    kinds: list[tuple[str, nw.Expr, tuple[str, ...]]] = []
-    for role, name in roles.items():
-        kinds.append((f"column {name!r} has no value", _missing(role, types, source), MISSED))
+    kinds: list[tuple[str, nw.Expr, tuple[str, ...]]] = [
+        (f"column {name!r} has no value", _missing(role, types, source), MISSED)
+        for role, name in roles.items()
+    ]
     missing = len(kinds)
+
+    def add(what: str, flag: nw.Expr, *advice: str) -> None:
+        kinds.append((what, flag, advice))
+
     prob = {role: name for role, name in roles.items() if role[0] == "p"}
     for role, name in prob.items():
         p = nw.col(role)
         if source.is_text:
-            kinds.append(
-                (f"column {name!r} is not a number", p.is_null() | is_nan(p), ("repair the file",))
-            )
-        kinds.append(
-            (
-                f"column {name!r} is not within 0..1",
-                ~((p >= 0.0) & (p <= 1.0)),
-                ("pass probabilities (apply softmax to logits)",),
-            )
-        )
-    if not plan.single:
-        names = ", ".join(prob.values())
-        kinds.append(
-            (
-                f"the columns {names} do not sum to 1",
-                ~((nw.col("total") - 1.0).abs() <= ROW_SUM_TOLERANCE),
-                ("pass one column for each class, and only those",),
-            )
-        )
-    for role, known in (("y", plan.coding), ("d", plan.decisions)):
-        if known is not None:
-            name = columns.label if role == "y" else str(columns.pred)
-            shown = ", ".join(repr(v) for v in known.labels[:10])
-            kinds.append(
-                (
-                    f"column {name!r} is none of the labels {shown}",
-                    nw.col(f"class_{role}") < 0.0,
-                    (
-                        "pass labels= with the label of each column of probabilities",
-                        "pass --labels with the label of each column of probabilities",
-                    ),
-                )
-            )
+            flag = p.is_null() | is_nan(p)
+            add(f"column {name!r} is not a number", flag, "repair the file")
+        outside = ~((p >= 0.0) & (p <= 1.0))
+        add(f"column {name!r} is not within 0..1", outside, NOT_WITHIN)
     if not plan.single:
         frame = row_sum(frame, list(prob))
-    frame = coded(frame, plan)
+        off = ~((nw.col("total") - 1.0).abs() <= ROW_SUM_TOLERANCE)
+        add(f"the columns {', '.join(prob.values())} do not sum to 1", off, NOT_ONE)
+    labels = ", ".join(repr(v) for v in plan.coding.labels[:10])
+    frame = frame.with_columns(class_y=plan.coding.of("l"))
+    if plan.decisions is not None:
+        frame = frame.with_columns(class_d=plan.decisions.of("d"))
+    for role, coded in (("y", columns.label), ("d", columns.pred)):
+        if coded is not None:
+            add(
+                f"column {coded!r} is none of the labels {labels}",
+                nw.col(f"class_{role}") < 0.0,
+                "pass labels= with the label of each column of probabilities",
+                "pass --labels with the label of each column of probabilities",
+            )
     rank = [
         nw.when(flag).then(float(i)).otherwise(float(len(kinds)))
         for i, (_, flag, _) in enumerate(kinds)
@@ -95,7 +84,7 @@ def refuse_faults(
             total = sum(count.get(j, 0) for j in range(missing))
             more = f"; in all {total:,} rows lack a value" if total > count[i] > 0 == start else ""
             raise InputError(
-                f"{what} in {count[i]:,} row{'s' * (count[i] > 1)} of {source.name} "
+                f"{what} in {counted(count[i], 'row')} of {source.name} "
                 f"({_listed(first, source, roles)}){more if i < missing else ''}",
                 *advice,
             )

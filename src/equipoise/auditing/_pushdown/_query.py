@@ -1,12 +1,12 @@
 """The queries behind the audit table, written once for every engine that narwhals speaks to.
 
-Each row gets a whole number, its cell, from which everything that is only counted follows: its
-label, whether the decision is right, its bins, whether it is faulty. Rows are added up by their
-groups and this number; what comes back is small, and `assemble` puts it where it belongs.
+Each row gets a whole number, its cell, which encodes all that is only counted: its label, whether
+the decision is right, its bins, whether it is faulty. Rows are added up by their groups and cell.
+The answer is small, and `_cells` adds it to the tables.
 
 Sums are of whole numbers (see `equipoise.metrics.SUMS`). DuckDB first adds them as floats, exact
-up to 2**53 and shows by the sum itself if it was not; then as 64-bit integers, for which it takes
-128 bits. Elsewhere each number is split in two halves, which 10**12 rows do not overflow.
+up to 2**53; if the sum shows that they were not, as 64-bit integers, for which it takes 128 bits.
+Elsewhere each number is split in two halves, which 10**12 rows do not overflow.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from equipoise.metrics import SUMS, UNIT
 Frame = Any  # nw.DataFrame or nw.LazyFrame: they share the methods used here
 
 HALF = 2**22
-"""Low half of a number: 2**41 of them fit in 64 bits, and so do 2**43 high halves of a log-loss."""
+"""Base of the two halves of a number: 2**41 low halves fit in 64 bits."""
 
 FAULTY = 2.0
-"""Stands for the probability of a row that has a faulty one: finite, and outside 0..1."""
+"""Replaces the probabilities of a row in which one is faulty: finite, and outside 0..1."""
 
 FACTORS = {"log_loss": -SUMS["log_loss"].unit, "log_loss2": SUMS["log_loss2"].unit}
-"""What values are multiplied by, UNIT if not here: the log-loss comes as the logarithm."""
+"""Factors of values in fixed point, other than UNIT; the log-loss comes as the logarithm."""
 
 CHAIN = 32
 """Terms of a sum in one expression: engines limit how deep it may be nested."""
@@ -40,21 +40,11 @@ CHAIN = 32
 
 @dataclasses.dataclass(frozen=True)
 class Coding:
-    """Which class each value of a label column stands for.
-
-    Attributes
-    ----------
-    labels
-        Label of each class.
-    values
-        For each class the values that stand for it, as the engine has them.
-    first
-        The first label where they are consecutive integers and the column holds integers.
-    """
+    """Class of each value of a label column."""
 
     labels: tuple[Any, ...]
-    values: tuple[tuple[Any, ...], ...]
-    first: int | None
+    values: tuple[tuple[Any, ...], ...]  # of each class, as the engine has them
+    first: int | None  # label, if the labels and the column are consecutive integers
 
     def of(self, name: str) -> nw.Expr:
         """Return the class of a column as a float, -1 where it is missing or none of them."""
@@ -74,30 +64,14 @@ class Coding:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What is asked of a frame with the columns b0, .. (by), g0, .., l, d (decisions) and p0, ..
+    """A query on a frame with the columns b0, .. (by), g0, .., l, d (decisions) and p0, .."""
 
-    Attributes
-    ----------
-    keys
-        Names of the columns that rows are grouped by.
-    coding, decisions
-        Of the labels, and of the decisions where the frame has them.
-    n_bins
-        Number of bins.
-    single
-        Whether there is one column of probabilities, p1.
-    duckdb
-        Whether DuckDB runs it.
-    adding
-        Numbers are added as "floats", as "integers" of 64 bits, or in "halves".
-    """
-
-    keys: tuple[str, ...]
-    coding: Coding
-    decisions: Coding | None
+    keys: tuple[str, ...]  # columns that rows are grouped by
+    coding: Coding  # of the labels
+    decisions: Coding | None  # of the decisions, where the frame has them
     n_bins: int
-    single: bool
-    duckdb: bool
+    single: bool  # one column of probabilities, p1
+    duckdb: bool  # whether DuckDB runs the query
     adding: Literal["floats", "integers", "halves"]
 
     @property
@@ -106,7 +80,7 @@ class Plan:
         return len(self.coding.labels)
 
     def valid(self) -> nw.Expr:
-        """Say of each row whether its probabilities are within 0..1 and sum to 1."""
+        """Tell whether a row's probabilities are within 0..1 and sum to 1."""
         names = ["p1"] if self.single else [f"p{k}" for k in range(self.classes)]
         # is_finite, since DuckDB trusts the limits that Parquet states, which leave out NaN
         inside = [nw.col(p).is_finite() & (nw.col(p) >= 0.0) & (nw.col(p) <= 1.0) for p in names]
@@ -169,16 +143,9 @@ class Plan:
 def rounded_off(bins: int, parts: int = 1, *, divided: bool = False) -> dict[int, list[float]]:
     """Return the numbers for which ceil(p * bins) is not the bin (lo, hi], by how far it is off.
 
-    The product is rounded, and never decreases with p, so such numbers are next to the edges.
-
-    Parameters
-    ----------
-    bins
-        Number of bins.
-    parts
-        Only every so many of the edges matter, and 1/2.
-    divided
-        Of ceil(p / (1 / bins)) instead. (polars makes a product of that.)
+    The product is rounded and never decreases with p, so such numbers are next to the edges. Of
+    these only 1/2 and every `parts`-th matter. `divided` is for ceil(p / (1 / bins)), which polars
+    would turn into a product.
     """
     numbers = np.arange(bins + 1)
     edges = numbers / bins
@@ -198,7 +165,7 @@ def rounded_off(bins: int, parts: int = 1, *, divided: bool = False) -> dict[int
 
 
 def is_nan(column: nw.Expr) -> nw.Expr:
-    """Say where a column of floats is NaN, which DuckDB itself does not see in Parquet files."""
+    """Say where a column of floats is NaN; DuckDB's own test misses it in Parquet files."""
     return ~column.is_finite() & (column.abs() != float("inf"))
 
 
@@ -221,12 +188,6 @@ def _added(frame: Frame, terms: list[nw.Expr], name: str) -> Frame:
 def row_sum(frame: Frame, names: Sequence[str]) -> Frame:
     """Add the sum of a row's probabilities as the column "total"."""
     return _added(frame, [nw.col(name) for name in names], "total")
-
-
-def coded(frame: Frame, plan: Plan) -> Frame:
-    """Add the classes of label and decision as the columns "class_y" and "class_d"."""
-    frame = frame.with_columns(class_y=plan.coding.of("l"))
-    return frame if plan.decisions is None else frame.with_columns(class_d=plan.decisions.of("d"))
 
 
 def _checked(frame: Frame, plan: Plan) -> Frame:

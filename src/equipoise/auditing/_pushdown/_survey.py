@@ -1,4 +1,4 @@
-"""Which columns are what, of which types, and which values they have."""
+"""The columns of a source: their roles, types and values."""
 
 from __future__ import annotations
 
@@ -24,46 +24,31 @@ from equipoise.auditing._pushdown._cells import plain
 from equipoise.auditing._pushdown._query import Coding, Frame
 
 MOST_GROUPS = 10_000
-"""Groups, times the values of `by`, that a table may have."""
+"""Most combinations of groups and values of `by` in an audit."""
 
 MOST_LABELS = 10_000
-"""Distinct labels that are looked at: more are no labels."""
+"""Most distinct values of a column of labels."""
 
 SAMPLE = 10_000
-"""First rows looked at to learn the labels; the query itself shows if there are more."""
+"""First rows that the labels are learnt from; the query shows if other rows have more."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """Which column of a table is what.
-
-    Attributes
-    ----------
-    label
-        The true label.
-    prob
-        One column: the probability of the second label; K columns: those of K labels.
-    group
-        Sensitive columns; several mean their intersection, and a group is then a tuple.
-    pred
-        Decisions made elsewhere, which replace the most probable class.
-    by
-        Columns that split the rows into tables of their own, such as a model and a month.
-    """
+    """Names of the columns of a table by their roles."""
 
     label: str
-    prob: tuple[str, ...]
-    group: tuple[str, ...]
-    pred: str | None = None
-    by: tuple[str, ...] = ()
+    prob: tuple[str, ...]  # one, of the second label, or one for each of K labels
+    group: tuple[str, ...]  # of several, their intersection is meant, and a group is a tuple
+    pred: str | None = None  # decisions made elsewhere, which replace the most probable class
+    by: tuple[str, ...] = ()  # each combination of their values has a table of its own
 
     def __post_init__(self) -> None:
         for name in ("prob", "group", "by"):
             value = getattr(self, name)
-            # a name alone means a tuple of one
-            object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
-            twice = [v for i, v in enumerate(getattr(self, name)) if v in getattr(self, name)[:i]]
-            if twice:
+            value = (value,) if isinstance(value, str) else tuple(value)
+            object.__setattr__(self, name, value)
+            if twice := [v for i, v in enumerate(value) if v in value[:i]]:
                 raise ValueError(f"column {twice[0]!r} is given twice as {name}")
         if not self.prob:
             raise ValueError("prob names no column; pass the column(s) of the probabilities")
@@ -72,13 +57,10 @@ class Columns:
     def roles(self) -> dict[str, str]:
         """The names that queries use, and the columns they stand for."""
         single = len(self.prob) == 1
-        return {
-            **{f"b{i}": name for i, name in enumerate(self.by)},
-            **{f"g{i}": name for i, name in enumerate(self.group)},
-            "l": self.label,
-            **({} if self.pred is None else {"d": self.pred}),
-            **{f"p{k + single}": name for k, name in enumerate(self.prob)},
-        }
+        roles = {f"b{i}": name for i, name in enumerate(self.by)}
+        roles |= {f"g{i}": name for i, name in enumerate(self.group)}
+        roles |= {"l": self.label} | ({} if self.pred is None else {"d": self.pred})
+        return roles | {f"p{k + single}": name for k, name in enumerate(self.prob)}
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -91,18 +73,18 @@ def prepared(source: Opened, roles: Mapping[str, str]) -> tuple[Frame, dict[str,
     schema = source.frame.collect_schema()
     names = [str(name) for name in schema.names()]
     own = dict(zip(names, schema.names(), strict=True))
-    spark = source.frame.implementation.is_pyspark()
+    engine = source.frame.implementation
 
     def col(name: str) -> nw.Expr:
         # to Spark a dot means a field, and a backtick is a quote
-        return nw.col(f"`{name.replace('`', '``')}`" if spark else own[name])
+        return nw.col(f"`{name.replace('`', '``')}`" if engine.is_pyspark() else own[name])
 
     hidden = [number(name) for name in roles.values()] if source.is_text else []
     chosen, types = [], {}
     for role, name in roles.items():
         check_column(name, [n for n in names if n not in hidden])
         twins = [n for n in names if n.casefold() == name.casefold()]
-        if len(twins) > 1 and isinstance(source.frame, nw.LazyFrame) and not _is_polars(source):
+        if len(twins) > 1 and isinstance(source.frame, nw.LazyFrame) and not engine.is_polars():
             raise ValueError(
                 f"there are columns {' and '.join(map(repr, twins))}, which databases take for "
                 "one; rename one of them"
@@ -128,21 +110,13 @@ def prepared(source: Opened, roles: Mapping[str, str]) -> tuple[Frame, dict[str,
             raise TypeError(
                 f"column {name!r} holds {kind}; groups and labels are text, numbers or truth values"
             )
-        elif kind in (nw.Categorical, nw.Enum) and not _is_pandas(source.frame):
+        elif kind in (nw.Categorical, nw.Enum) and not engine.is_pandas_like():
             # PyArrow gives a missing value of a dictionary column another row's value
             column = column.cast(nw.String)
         chosen.append(column.alias(role))
         if source.is_text and role[0] == "p":
             chosen.append(col(name).alias(f"t{role}"))
     return source.frame.select(*chosen), types
-
-
-def _is_polars(source: Opened) -> bool:
-    return bool(source.frame.implementation.is_polars())
-
-
-def _is_pandas(frame: Frame) -> bool:
-    return bool(frame.implementation.is_pandas_like())
 
 
 def collected(frame: Frame) -> nw.DataFrame[Any]:
@@ -155,7 +129,7 @@ def collected(frame: Frame) -> nw.DataFrame[Any]:
 
 
 class Values:
-    """The values of one column in their final form, from those that an engine has."""
+    """The values of one column: `value` maps those of the engine to their final form."""
 
     def __init__(self, raw: Iterable[Any], name: str, *, is_file: bool, is_text: bool) -> None:
         try:
@@ -165,8 +139,7 @@ class Values:
                 f"column {name!r} holds values that are not plain; groups and labels are text, "
                 "numbers or truth values"
             ) from None
-        self.name = name
-        self.value: dict[Any, Any] = dict.fromkeys(raws)
+        self.value: dict[Any, Any]
         if is_file:
             try:
                 texts = {v: text_of(v) for v in raws}
@@ -193,16 +166,15 @@ class Values:
                     to_plain(v)
                 except TypeError as error:
                     raise TypeError(f"column {name!r}: {error}") from None
-        found = {v for v in self.value.values() if v is not None}
-        self.sorted: list[Any] = sorted(found)
+        self.sorted: list[Any] = sorted({v for v in self.value.values() if v is not None})
 
 
 def coding_of(values: Values, columns: Columns, kind: Any, *, labels: Any, positive: Any) -> Coding:
-    """Say which class each value of the column of labels stands for."""
+    """Return the class of each value of the column of labels."""
     present = values.sorted
     if labels is not None:
         labels = match(labels, present)
-        # those that are not wanted are reported with their number, once rows are counted
+        # other labels are reported with their number, once rows are counted
         present = [v for v in present if v in labels]
     labels = column_labels(
         present,
@@ -226,16 +198,14 @@ def _first(labels: tuple[Any, ...]) -> int | None:
 
 
 def coding_like(coding: Coding, values: Values, kind: Any) -> Coding:
-    """Say which class each value of a column of decisions stands for, matched by text."""
+    """Return the class of each value of a column of decisions, matched by text."""
     place = {text_of(label): k for k, label in enumerate(coding.labels)}
     raw: list[list[Any]] = [[] for _ in coding.labels]
     for own, value in sorted(values.value.items(), key=repr):
-        if value is None:
-            continue
         # by value too, since 1 is True
         same = value in coding.labels
         at = coding.labels.index(value) if same else place.get(text_of(value))
-        if at is not None:
+        if value is not None and at is not None:
             raw[at].append(own)
     first = coding.first if kind.is_integer() else None
     return Coding(coding.labels, tuple(map(tuple, raw)), first)

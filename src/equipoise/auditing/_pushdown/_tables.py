@@ -1,4 +1,4 @@
-"""Audit tables of a frame or of files, filled where the data is."""
+"""Audit tables of a frame or of files, filled by queries that run where the data is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import narwhals as nw
 import numpy as np
 
 from equipoise._files import Opened, opened
-from equipoise._inputs import check_bins, match
+from equipoise._inputs import check_bins, counted, match
 from equipoise.auditing._pushdown._cells import (
     Cells,
     Ints,
@@ -34,36 +34,29 @@ from equipoise.auditing._pushdown._survey import (
     collected,
     prepared,
 )
-from equipoise.metrics import BLOCKS, AuditTable, GroupRates, chosen_blocks
+from equipoise.metrics import AuditTable, GroupRates
 
 MOST_CELLS = 1_000_000
-"""Rows of an answer that are looked at without asking whether there are too many groups."""
+"""Rows of an answer beyond which the number of groups is checked first."""
 
 MOST_AS_FLOATS = 1 << 28
-"""Rows beyond which some sum is likely to pass 2**53, so that adding floats would be in vain."""
+"""Rows beyond which some sum is likely to pass 2**53, where sums of floats are not exact."""
 
 SLICE = 1 << 20
-"""Rows of a frame in memory that are added up at a time, so that scratch space stays small."""
+"""Rows of a frame in memory that are added up at a time, to keep scratch space small."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Filled:
-    """What `fill` found.
+    """Tables by the values of the `by` columns, and the number of rows left out.
 
-    Attributes
-    ----------
-    tables
-        By the values of the `by` columns, in sorted order; by () where there are none. All have
-        the same labels, and each its own groups.
-    dropped
-        Number of rows left out because a value is missing.
-    dropped_by
-        The same by the values of the `by` columns, for those rows that have them.
+    All tables have the same labels, each has its own groups. `dropped_by` counts those rows left
+    out whose `by` columns have values.
     """
 
     tables: Mapping[tuple[Any, ...], AuditTable]
     dropped: int
-    dropped_by: Mapping[tuple[Any, ...], int] = dataclasses.field(default_factory=dict)
+    dropped_by: Mapping[tuple[Any, ...], int]
 
 
 def fill(
@@ -75,40 +68,15 @@ def fill(
     n_bins: int = 15,
     drop_missing: bool = False,
     engine: str = "duckdb",
-    blocks: Iterable[str] = BLOCKS,
 ) -> Filled:
-    """Fill audit tables by queries that run where the data is.
-
-    Parameters
-    ----------
-    data
-        A pandas, polars (lazy too), PyArrow, DuckDB, PySpark or Ibis table; or a path, a glob, a
-        folder or a list of paths of CSV or Parquet files.
-    columns
-        Which column is what.
-    labels
-        Label of each column of probabilities; matched by text too, so "1" is the number 1. By
-        default see `column_labels`.
-    positive
-        The label whose probability a single column holds.
-    n_bins
-        Number of confidence bins of equal width.
-    drop_missing
-        Leave out rows with a missing value and say how many; by default they are refused.
-    engine
-        What reads files: "duckdb", "polars" or "spark".
-    blocks
-        Which sums to fill, by the name of their block.
-    """
-    chosen = chosen_blocks(blocks)
+    """Fill audit tables of a frame or of files; the options are those of `audit`."""
     check_bins(n_bins)
     with opened(data, engine, numbers=columns.prob) as source:
-        job = _Job(source, columns, int(n_bins), labels, positive)
-        return job.run(chosen, drop_missing=drop_missing)
+        return _Job(source, columns, int(n_bins), labels, positive).run(drop_missing=drop_missing)
 
 
 class _Job:
-    """One table to be filled."""
+    """Fills the tables of one source."""
 
     def __init__(
         self, source: Opened, columns: Columns, n_bins: int, labels: Any, positive: Any
@@ -125,13 +93,13 @@ class _Job:
         name = self.columns.roles[role]
         return Values(raw, name, is_file=self.source.is_file, is_text=self.source.is_text)
 
-    def run(self, blocks: frozenset[str], *, drop_missing: bool) -> Filled:
-        """Look at the first rows to learn the labels, then at all."""
+    def run(self, *, drop_missing: bool) -> Filled:
+        """Learn the labels from the first rows, then add up all rows."""
         coded = [role for role in ("l", "d") if role in self.types]
         first = collected(self.frame.select(*coded, *self.columns.keys).head(SAMPLE).unique())
         if not len(first):
             raise ValueError(f"{self.source.name} has no rows")
-        # a column of names or numbers shows in the first rows, before rows are added up by it
+        # a column that holds no groups is found out early, before rows are added up by it
         if len(first) > MOST_GROUPS // 10:
             self._limit_groups()
         whole = self.eager and len(self.frame) <= SAMPLE
@@ -147,13 +115,13 @@ class _Job:
             at = take_apart(cells, plan)
             whole = whole or bool(at["y"].min() >= 0 and at["decided"].all())
         if not whole:
-            # labels that the first rows did not have, or missing ones: look at those of all rows
+            # a label that the first rows lack, or a missing one: learn those of all rows
             full = self._plan({role: self._distinct(role) for role in coded})
             if full != plan:
                 plan, cells = full, self._ask(query, full)
         assert plan is not None
         assert cells is not None
-        return self._filled(cells, plan, blocks, drop_missing=drop_missing)
+        return self._filled(cells, plan, drop_missing=drop_missing)
 
     def _plan(self, raw: Mapping[str, Iterable[Any]]) -> Plan:
         coding = coding_of(
@@ -188,23 +156,23 @@ class _Job:
         if len(found) > MOST_LABELS:
             raise ValueError(
                 f"column {self.columns.roles[role]!r} has more than {MOST_LABELS:,} distinct "
-                "values, so it is no label; name the column that holds the classes"
+                "values, too many for labels; name the column that holds the classes"
             )
         return found
 
     def _limit_groups(self) -> None:
         """Refuse too many groups, without bringing them here."""
         keys = self.columns.keys
-        if len(collected(self.frame.select(*keys).unique().head(MOST_GROUPS + 1))) > MOST_GROUPS:
-            self._refuse_groups()
+        self._check_groups(len(collected(self.frame.select(*keys).unique().head(MOST_GROUPS + 1))))
 
-    def _refuse_groups(self) -> None:
-        names = " x ".join(repr(name) for name in (*self.columns.by, *self.columns.group))
-        raise ValueError(
-            f"{names} has more than {MOST_GROUPS:,} distinct values: a table holds at most that "
-            "many groups, and a group needs rows enough to be judged; name a column of groups, or "
-            "merge values first (an age into ranges, a postcode into regions)"
-        )
+    def _check_groups(self, count: int) -> None:
+        if count > MOST_GROUPS:
+            names = " x ".join(repr(name) for name in (*self.columns.by, *self.columns.group))
+            raise ValueError(
+                f"{names} has more than {MOST_GROUPS:,} distinct values, the most that a table "
+                "holds; name a column of groups, or merge values first (an age into ranges, a "
+                "postcode into regions)"
+            )
 
     def _ask(self, query: Callable[[Frame, Plan], Frame], plan: Plan) -> Cells:
         try:
@@ -227,9 +195,7 @@ class _Job:
             ]
         return Cells.of(answers, plan.keys)
 
-    def _filled(
-        self, cells: Cells, plan: Plan, blocks: frozenset[str], *, drop_missing: bool
-    ) -> Filled:
+    def _filled(self, cells: Cells, plan: Plan, *, drop_missing: bool) -> Filled:
         at = take_apart(cells, plan)
         place = self._places(cells)
         row = place.of(cells)
@@ -248,24 +214,16 @@ class _Job:
             put_pair(into, cells[sound], plan, row[sound])
         else:
             put_rows(into, cells[sound], plan, row[sound])
-            if blocks & {"rates", "decisions", "classwise", "scores"}:
-                more = self._ask(of_classes, plan)
-                put_classes(into, more, plan, place.of(more))
-        present = np.flatnonzero(into.sums["rows"].any(axis=0))
-        tables: dict[tuple[Any, ...], tuple[list[int], list[Any]]] = {}
-        for i in present.tolist():
-            by, group = place.found[i]
-            rows, groups = tables.setdefault(by, ([], []))
-            rows.append(i)
-            groups.append(group)
-        return Filled(
-            {
-                by: into.table(rows, groups, plan.coding.labels, blocks)
-                for by, (rows, groups) in tables.items()
-            },
-            dropped,
-            place.counts(cells[~sound]) if dropped else {},
-        )
+            more = self._ask(of_classes, plan)
+            put_classes(into, more, plan, place.of(more))
+        rows: dict[tuple[Any, ...], list[int]] = {}
+        for i in np.flatnonzero(into.sums["rows"].any(axis=0)).tolist():
+            rows.setdefault(place.found[i][0], []).append(i)
+        tables = {
+            by: into.table(own, [place.found[i][1] for i in own], plan.coding.labels)
+            for by, own in rows.items()
+        }
+        return Filled(tables, dropped, place.counts(cells[~sound]) if dropped else {})
 
     def _places(self, cells: Cells) -> _Places:
         keys, n_by = self.columns.keys, len(self.columns.by)
@@ -280,36 +238,23 @@ class _Job:
             if None not in values:
                 final[key] = tuple(o[v] for o, v in zip(order, values, strict=True))
         position = sorted(set(final.values()))
-        if len(position) > MOST_GROUPS:
-            self._refuse_groups()
+        self._check_groups(len(position))
         row = {p: i for i, p in enumerate(position)}
         found = []
         for p in position:
-            values = [c.sorted[i] for c, i in zip(columns, p, strict=True)]
-            group = values[n_by:]
-            found.append(
-                (tuple(values[:n_by]), tuple(group) if len(group) > 1 else (*group, None)[0])
-            )
+            own = tuple(c.sorted[i] for c, i in zip(columns, p, strict=True))
+            group = own[n_by:]
+            found.append((own[:n_by], group if len(group) > 1 else (*group, None)[0]))
         return _Places(found, {key: row[p] for key, p in final.items()}, by)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Places:
-    """Where in the tables each key belongs.
+    """Where in the tables each key belongs."""
 
-    Attributes
-    ----------
-    found
-        (by, group) of each row of the tables.
-    row
-        Row of each key; those with a missing value have none.
-    by
-        Values of the `by` columns of each key that has them all.
-    """
-
-    found: list[tuple[tuple[Any, ...], Any]]
-    row: Mapping[tuple[Any, ...], int]
-    by: Mapping[tuple[Any, ...], tuple[Any, ...]]
+    found: list[tuple[tuple[Any, ...], Any]]  # (by, group) of each row of the tables
+    row: Mapping[tuple[Any, ...], int]  # row of each key without a missing value
+    by: Mapping[tuple[Any, ...], tuple[Any, ...]]  # of each key that has all values of `by`
 
     def of(self, cells: Cells) -> Ints:
         """Return the row that each cell belongs to, -1 for none."""
@@ -329,44 +274,32 @@ class _Places:
 def rates_of(
     data: Any, label: str, group: Any, *, labels: Any = None, engine: str = "duckdb"
 ) -> GroupRates:
-    """Return Pr[Y = k | A = g] of a table of training labels, counted where the data is.
-
-    Parameters
-    ----------
-    data
-        As for `fill`.
-    label, group
-        The column of the labels, and the sensitive column or columns.
-    labels
-        All labels, where some may have no row.
-    engine
-        As for `fill`.
-    """
+    """Return Pr[Y = k | A = g] of training labels; `labels` names those without rows too."""
     names = (group,) if isinstance(group, str) else tuple(group)
     roles = {**{f"g{i}": name for i, name in enumerate(names)}, "l": label}
     with opened(data, engine) as source:
         frame, _ = prepared(source, roles)
-        counted = collected(frame.group_by(*roles).agg(nw.len().alias("rows")).head(MOST_CELLS + 1))
-        if not len(counted):
+        found = collected(frame.group_by(*roles).agg(nw.len().alias("rows")).head(MOST_CELLS + 1))
+        if not len(found):
             raise ValueError(f"{source.name} has no rows")
-        if len(counted) > MOST_CELLS:
+        if len(found) > MOST_CELLS:
             raise ValueError(
                 f"{source.name} has more than {MOST_CELLS:,} combinations of {label!r} and "
                 f"{' x '.join(map(repr, names))}; name a column of labels and columns of groups"
             )
-        raw = {role: [plain(v) for v in counted[role].to_list()] for role in roles}
+        raw = {role: [plain(v) for v in found[role].to_list()] for role in roles}
         values = {
             role: Values(raw[role], name, is_file=source.is_file, is_text=source.is_text)
             for role, name in roles.items()
         }
-    rows = [int(n) for n in counted["rows"].to_list()]
+    rows = [int(n) for n in found["rows"].to_list()]
     columns = [[values[role].value[v] for v in raw[role]] for role in roles]
     for name, column in zip(roles.values(), columns, strict=True):
         missing = sum(n for n, v in zip(rows, column, strict=True) if v is None)
         if missing:
             raise ValueError(
-                f"column {name!r} of {source.name} has no value in {missing:,} "
-                f"row{'s' * (missing > 1)}; drop those rows, or give them a name of their own"
+                f"column {name!r} of {source.name} has no value in {counted(missing, 'row')}; "
+                "drop those rows, or give them a name of their own"
             )
     known = values["l"].sorted
     if labels is not None:

@@ -1,7 +1,4 @@
-"""An audit in words and tables: for the terminal, for notebooks and as plain values.
-
-The reports come from the layer above, so their class is not named here.
-"""
+"""An audit in words and tables: for the terminal, for notebooks and as plain values."""
 
 from equipoise.auditing._render._notebook import as_html
 from equipoise.auditing._render._plain import as_plain

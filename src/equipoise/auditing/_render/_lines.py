@@ -9,22 +9,25 @@ from typing import Any
 import numpy as np
 
 from equipoise._inputs import counted, shown
+from equipoise.auditing._intervals import NO_INTERVALS
 
 MOST_GROUPS = 100
-"""Groups shown; of more, those with the largest gaps."""
+"""Most groups shown; of more, those with the largest gaps."""
 
 MOST_LINES = 40
-"""Lines of rates shown."""
+"""Most lines shown of rates and of comparisons."""
 
 STYLES = {"calibrated": "green", "miscalibrated": "red", "not enough evidence": "yellow"}
 
 
 def note(report: Any) -> str:
-    """Return what the intervals mean."""
+    """Return the explanation of the intervals, if there are any."""
+    if report.intervals is None:
+        return ""
     return (
         f"Below each figure: the {100 * report.level:.4g}% interval of its true value. ECE and MCE "
-        "grow as rows get fewer, so a figure may lie above its own interval: then it is mostly "
-        "noise. Gaps are without that bias."
+        "grow as rows get fewer; a figure above its own interval is mostly noise. Gaps are "
+        "corrected for this bias."
     )
 
 
@@ -35,7 +38,7 @@ def number(value: float) -> str:
 
 
 def heading(report: Any) -> str:
-    """Return what was measured."""
+    """Return the numbers of rows, groups, classes and bins."""
     table = report.table
     parts = [
         counted(int(table["rows"].sum()), "row"),
@@ -44,12 +47,12 @@ def heading(report: Any) -> str:
         counted(table.n_bins, "bin"),
     ]
     if report.dropped:
-        parts.append(f"{counted(report.dropped, 'row')} left out, a value being missing")
+        parts.append(f"{counted(report.dropped, 'row')} left out (a value is missing)")
     return ", ".join(parts)
 
 
 def chosen_groups(report: Any) -> list[Hashable]:
-    """Return the groups to show: all, or of very many those with the largest gaps."""
+    """Return the groups to show."""
     groups = list(report.groups)
     if len(groups) <= MOST_GROUPS:
         return groups
@@ -62,46 +65,43 @@ def left_out(report: Any) -> str:
     """Return how many groups are not shown, if any."""
     hidden = len(report.groups) - len(chosen_groups(report))
     said = f"{hidden:,} groups with smaller gaps are not shown; to_frame() and --json have all."
-    return said * bool(hidden)
+    return said if hidden else ""
 
 
 def figures(report: Any) -> list[tuple[str, str, Mapping[str, float], Mapping[str, Any]]]:
     """Return name, rows, values and intervals of each line of the table of metrics."""
     counts = dict(zip(report.table.groups, report.table["rows"].tolist(), strict=True))
-    intervals = report.intervals
-    total = f"{int(sum(counts.values())):,}"
-    lines = [("overall", total, report.overall, {} if intervals is None else intervals.overall)]
-    for g in chosen_groups(report):
-        ends = {} if intervals is None else intervals.groups[g]
-        lines.append((shown(g), f"{int(counts[g]):,}", report.groups[g], ends))
+    sure = report.intervals or NO_INTERVALS
+    lines = [("overall", f"{int(sum(counts.values())):,}", report.overall, sure.overall)]
+    lines += [
+        (shown(g), f"{int(counts[g]):,}", report.groups[g], sure.groups.get(g, {}))
+        for g in chosen_groups(report)
+    ]
     if report.gaps:
-        ends = {} if intervals is None else intervals.gaps
-        lines.append(("largest gap", "", report.gaps, ends))
+        lines.append(("largest gap", "", report.gaps, sure.gaps))
     return lines
 
 
 def sentences(report: Any) -> list[tuple[str, str]]:
     """Return the verdicts and comparisons, each with the style of its word."""
-    found = [(report.verdict.text, STYLES[report.verdict.word])]
+    verdicts = [report.verdict]
     if len(report.groups) > 1:
-        found += [
-            (report.verdicts[g].text, STYLES[report.verdicts[g].word])
-            for g in chosen_groups(report)
-        ]
+        verdicts += [report.verdicts[g] for g in chosen_groups(report)]
+    found = [(verdict.text, STYLES[verdict.word]) for verdict in verdicts]
     clear = [c for c in report.comparisons if c.p_value < 1.0 - report.level]
     found += [(c.text, "red") for c in clear[:MOST_LINES]]
     rest = len(report.comparisons) - len(clear)
     if rest:
-        pairs = "the two groups" if len(report.comparisons) == 1 else counted(rest, "pair")
-        of = "" if len(report.comparisons) == 1 else " of groups"
-        found.append((f"For {pairs}{of}: no evidence that one is better calibrated.", ""))
+        two = len(report.comparisons) == 1
+        pairs = "the two groups" if two else f"{counted(rest, 'pair')} of groups"
+        found.append((f"For {pairs}: no evidence that one is better calibrated.", ""))
     return found
 
 
 def pe_figures(report: Any) -> str:
     """Return the values of proportional equality with their intervals."""
     found = []
-    intervals = {} if report.intervals is None else report.intervals.proportional_equality
+    intervals = (report.intervals or NO_INTERVALS).proportional_equality
     for kind, value in report.proportional_equality.items():
         text = f"{kind} undefined" if math.isnan(value) else f"{number(value)} {kind}"
         if kind in intervals and not math.isnan(value + intervals[kind].low):
@@ -127,7 +127,7 @@ def pe_sentences(report: Any) -> list[str]:
 
 
 def rate_lines(report: Any) -> tuple[list[tuple[str, ...]], int]:
-    """Return the lines of the table of rates, and how many there are beyond them."""
+    """Return the lines of the table of rates, and the number of those left out."""
     labels = report.table.labels
     # of two classes the second says it all
     labels = labels[1:] if len(labels) == 2 else labels
@@ -136,9 +136,8 @@ def rate_lines(report: Any) -> tuple[list[tuple[str, ...]], int]:
         for k in labels
         for g in chosen_groups(report)
     ]
-    everything = len(report.groups) * len(labels)
     lines = lines[:MOST_LINES]
-    return lines, everything - len(lines)
+    return lines, len(report.groups) * len(labels) - len(lines)
 
 
 RATES = ("class", "group", "labels", "model", "decisions")

@@ -7,18 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from equipoise._inputs import shown
-from equipoise.auditing._render._lines import (
-    RATES,
-    figures,
-    heading,
-    left_out,
-    note,
-    number,
-    pe_figures,
-    pe_sentences,
-    rate_lines,
-    sentences,
-)
+from equipoise.auditing._render import _lines
 from equipoise.metrics import METRICS
 
 
@@ -26,49 +15,39 @@ def as_html(report: Any) -> str:
     """Return the report as tables and lists of HTML; every name is escaped."""
     head = ["group", "rows", *(METRICS[m].title for m in report.overall)]
     rows = []
-    for name, count, values, ends in figures(report):
+    for name, count, values, ends in _lines.figures(report):
         cells = [html.escape(name), count]
         for metric, value in values.items():
-            cell = number(value)
+            cell = _lines.number(value)
             if metric in ends:
-                low, high = (number(v) for v in ends[metric])
+                low, high = (_lines.number(v) for v in ends[metric])
                 cell += f"<br><small>{low} to {high}</small>"
             cells.append(cell)
         rows.append(cells)
-    lines, hidden = rate_lines(report)
+    lines, hidden = _lines.rate_lines(report)
     shares = [[html.escape(cell) for cell in line] for line in lines]
+    notes = [note for note in (_lines.note(report), _lines.left_out(report)) if note]
     parts = [
-        f"<p><b>{html.escape(heading(report))}</b></p>",
+        f"<p><b>{html.escape(_lines.heading(report))}</b></p>",
         _html_table(head, rows),
-        f"<p><small>{html.escape(note(report))}</small></p>"
-        if report.intervals is not None
-        else "",
-        f"<p><small>{left_out(report)}</small></p>" if left_out(report) else "",
+        *(f"<p><small>{html.escape(note)}</small></p>" for note in notes),
         "<p><b>Calibration</b></p>",
-        _html_list(text for text, _ in sentences(report)),
-        f"<p><b>Proportional equality</b>: {html.escape(pe_figures(report))}</p>",
-        _html_list(pe_sentences(report)),
+        _html_list(text for text, _ in _lines.sentences(report)),
+        f"<p><b>Proportional equality</b>: {html.escape(_lines.pe_figures(report))}</p>",
+        _html_list(_lines.pe_sentences(report)),
         "<p><b>Share of each class</b></p>",
-        _html_table(RATES, shares),
-        f"<p><small>and {hidden:,} more</small></p>" if hidden else "",
+        _html_table(_lines.RATES, shares),
     ]
+    if hidden:
+        parts.append(f"<p><small>and {hidden:,} more</small></p>")
     if report.by:
-        parts.append("<p><b>By part</b></p>")
-        parts.append(
-            _html_table(
-                ["part", "rows", *(METRICS[m].title for m in report.overall), "PE"],
-                [
-                    [
-                        html.escape(shown(key)),
-                        f"{int(part.table['rows'].sum()):,}",
-                        *(number(v) for v in part.overall.values()),
-                        number(part.proportional_equality["stochastic"]),
-                    ]
-                    for key, part in report.by.items()
-                ],
-            )
-        )
-    return "<div>" + "\n".join(part for part in parts if part) + "</div>"
+        rows = []
+        for key, part in report.by.items():
+            figures = [*part.overall.values(), part.proportional_equality["stochastic"]]
+            count = f"{int(part.table['rows'].sum()):,}"
+            rows.append([html.escape(shown(key)), count, *map(_lines.number, figures)])
+        parts += ["<p><b>By part</b></p>", _html_table(["part", *head[1:], "PE"], rows)]
+    return "<div>" + "\n".join(parts) + "</div>"
 
 
 def _html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from equipoise._inputs import to_plain
-
-if TYPE_CHECKING:
-    from equipoise.auditing._intervals._figures import Interval
+from equipoise.auditing._intervals import NO_INTERVALS, Interval
 
 
 def as_plain(report: Any) -> dict[str, Any]:
     """Return figures, intervals, verdicts and sums as plain values, ready for strict JSON."""
-    sure = report.intervals
+    sure = report.intervals or NO_INTERVALS
     rows = dict(zip(report.table.groups, report.table["rows"].astype(int).tolist(), strict=True))
     return {
         "format": "equipoise.AuditReport/1",
@@ -23,20 +21,19 @@ def as_plain(report: Any) -> dict[str, Any]:
         "dropped": report.dropped,
         "level": report.level,
         "tolerance": report.tolerance,
-        "overall": _figures(report.overall, None if sure is None else sure.overall),
+        "overall": _figures(report.overall, sure.overall),
         "verdict": _plain(dataclasses.asdict(report.verdict)),
         "groups": [
             {
                 "group": to_plain(g),
                 "rows": rows[g],
-                "metrics": _figures(values, None if sure is None else sure.groups[g]),
+                "metrics": _figures(values, sure.groups.get(g, {})),
                 "rates": {
                     kind: [
-                        {
-                            "label": to_plain(k),
-                            **_figure(v, None if sure is None else sure.rates[g][kind][k]),
-                        }
-                        for k, v in shares.items()
+                        {"label": to_plain(k), **figure}
+                        for k, figure in _figures(
+                            shares, sure.rates.get(g, {}).get(kind, {})
+                        ).items()
                     ]
                     for kind, shares in report.rates[g].items()
                 },
@@ -44,13 +41,11 @@ def as_plain(report: Any) -> dict[str, Any]:
             }
             for g, values in report.groups.items()
         ],
-        "gaps": _figures(report.gaps, None if sure is None else sure.gaps),
+        "gaps": _figures(report.gaps, sure.gaps),
         "comparisons": [_plain(dataclasses.asdict(c)) for c in report.comparisons],
         "proportional_equality": {
-            kind: _plain(dataclasses.asdict(report.pe_verdicts[kind]))
-            if kind in report.pe_verdicts
-            else {"value": _plain(value)}
-            for kind, value in report.proportional_equality.items()
+            kind: _plain(dataclasses.asdict(verdict))
+            for kind, verdict in report.pe_verdicts.items()
         },
         "own_rates": report.own_rates,
         "table": report.table.to_dict(),
@@ -59,7 +54,7 @@ def as_plain(report: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Turn a figure, or what holds figures, into what strict JSON holds."""
+    """Return figures, also inside dictionaries and sequences, as values of strict JSON."""
     if isinstance(value, dict):
         return {name: _plain(v) for name, v in value.items()}
     if isinstance(value, tuple | list):
@@ -69,13 +64,8 @@ def _plain(value: Any) -> Any:
     return to_plain(value)
 
 
-def _figure(value: float, ends: Interval | None) -> dict[str, Any]:
-    return {"value": _plain(value), "interval": None if ends is None else _plain(tuple(ends))}
-
-
-def _figures(
-    values: Mapping[str, float], ends: Mapping[str, Interval] | None
-) -> dict[str, dict[str, Any]]:
+def _figures(values: Mapping[Any, float], ends: Mapping[Any, Interval]) -> dict[Any, Any]:
     return {
-        name: _figure(v, None if ends is None else ends.get(name)) for name, v in values.items()
+        name: {"value": _plain(value), "interval": _plain(ends.get(name))}
+        for name, value in values.items()
     }

@@ -1,4 +1,4 @@
-"""An audit in the terminal, in the width that there is, and as plain text."""
+"""An audit as rich prints it in a terminal, and as plain text."""
 
 from __future__ import annotations
 
@@ -6,41 +6,28 @@ import dataclasses
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
 
 from equipoise._inputs import shown
-from equipoise.auditing._render._lines import (
-    RATES,
-    STYLES,
-    figures,
-    heading,
-    left_out,
-    note,
-    number,
-    pe_figures,
-    pe_sentences,
-    rate_lines,
-    sentences,
-)
+from equipoise.auditing._intervals import NO_INTERVALS, Interval
+from equipoise.auditing._render import _lines
 from equipoise.metrics import METRICS
 
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-    from rich.table import Table
-    from rich.text import Text
-
-    from equipoise.auditing._intervals._figures import Interval
-
 NAME_WIDTH = 8
-"""Characters that the name of a group has at least before its table gives up metrics for room."""
+"""Fewest characters for the name of a group; a narrower table leaves out metrics."""
 
 FIRST_TO_GO = ("debiased_squared_ece", "mce", "classwise_ece", "brier")
-"""Metrics that a narrow terminal does without, in this order; files and HTML have them all."""
+"""Metrics that a narrow terminal leaves out, in this order; files and HTML have them all."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Rendered:
-    """A report as rich prints it, in the width that there is."""
+    """A report as rich prints it, in the width of the terminal."""
 
     report: Any
 
@@ -49,21 +36,20 @@ class Rendered:
 
 
 def _parts(report: Any, width: int) -> list[RenderableType]:
-    from rich.text import Text
-
     metrics = _fitting(report, width)
-    parts: list[RenderableType] = [Text(heading(report), "bold"), _metrics(report, metrics)]
-    if report.intervals is not None:
-        parts.append(Text(note(report), "dim"))
-    hidden = [METRICS[m].title for m in report.overall if m not in metrics]
-    if hidden:
-        parts.append(Text(f"Not shown for want of room: {', '.join(hidden)}", "dim"))
-    if left_out(report):
-        parts.append(Text(left_out(report), "dim"))
-    parts += [Text(""), Text("Calibration", "bold"), _list(_styled(*s) for s in sentences(report))]
+    parts: list[RenderableType] = [Text(_lines.heading(report), "bold"), _metrics(report, metrics)]
+    hidden = ", ".join(METRICS[m].title for m in report.overall if m not in metrics)
+    narrow = f"Not shown, the terminal is too narrow: {hidden}" if hidden else ""
+    notes = (_lines.note(report), narrow, _lines.left_out(report))
+    parts += [Text(note, "dim") for note in notes if note]
+    parts += [
+        Text(""),
+        Text("Calibration", "bold"),
+        _list(_styled(*s) for s in _lines.sentences(report)),
+    ]
     title = ("Proportional equality", "bold")
-    parts += [Text(""), Text.assemble(title, f": {pe_figures(report)}")]
-    parts.append(_list(Text(s) for s in pe_sentences(report)))
+    parts += [Text(""), Text.assemble(title, f": {_lines.pe_figures(report)}")]
+    parts.append(_list(Text(s) for s in _lines.pe_sentences(report)))
     parts += [Text(""), Text("Share of each class", "bold"), _rates(report)]
     return parts
 
@@ -71,7 +57,7 @@ def _parts(report: Any, width: int) -> list[RenderableType]:
 def _fitting(report: Any, width: int) -> list[str]:
     """Return the metrics whose columns fit beside the group's name and rows."""
     metrics = list(report.overall)
-    rows = max(len(line[1]) for line in figures(report))
+    rows = max(len(line[1]) for line in _lines.figures(report))
     for gone in (None, *FIRST_TO_GO):
         metrics = [m for m in metrics if m != gone]
         # two spaces between columns; figures have six characters, infinite log-loss less
@@ -82,10 +68,6 @@ def _fitting(report: Any, width: int) -> list[str]:
 
 
 def _table(columns: Sequence[tuple[str, bool]]) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
     for name, right in columns:
         if right:
@@ -96,17 +78,15 @@ def _table(columns: Sequence[tuple[str, bool]]) -> Table:
 
 
 def _metrics(report: Any, metrics: Sequence[str]) -> Table:
-    from rich.text import Text
-
     table = _table([("group", False), ("rows", True), *((METRICS[m].title, True) for m in metrics)])
-    lines = figures(report)
+    lines = _lines.figures(report)
     for i, (name, rows, values, ends) in enumerate(lines):
         known = any(m in ends for m in values)
         cells = [Text.assemble(rows, ("\nlow\nhigh" if known else "", "dim"))]
         for metric in metrics:
-            cell = Text(number(values[metric]))
+            cell = Text(_lines.number(values[metric]))
             if known:
-                cell.append("".join(f"\n{number(v)}" for v in ends[metric]), "dim")
+                cell.append("".join(f"\n{_lines.number(v)}" for v in ends[metric]), "dim")
             cells.append(cell)
         last = i == 0 or (bool(report.gaps) and i == len(lines) - 2)
         table.add_row(Text(name), *cells, end_section=last)
@@ -114,10 +94,8 @@ def _metrics(report: Any, metrics: Sequence[str]) -> Table:
 
 
 def _styled(text: str, style: str) -> Text:
-    from rich.text import Text
-
     line = Text(text)
-    for word in STYLES:
+    for word in _lines.STYLES:
         at = text.find(f": {word}")
         if at >= 0:
             line.stylize(style, at + 2, at + 2 + len(word))
@@ -126,8 +104,6 @@ def _styled(text: str, style: str) -> Text:
 
 
 def _list(lines: Iterable[Text]) -> Table:
-    from rich.table import Table
-
     grid = Table.grid(padding=(0, 1, 0, 0))
     grid.add_column(width=1)
     grid.add_column(overflow="fold")
@@ -137,10 +113,8 @@ def _list(lines: Iterable[Text]) -> Table:
 
 
 def _rates(report: Any) -> Table:
-    from rich.text import Text
-
-    lines, hidden = rate_lines(report)
-    table = _table([(name, name not in ("class", "group")) for name in RATES])
+    lines, hidden = _lines.rate_lines(report)
+    table = _table([(name, name not in ("class", "group")) for name in _lines.RATES])
     for line in lines:
         table.add_row(*(Text(cell) for cell in line))
     if hidden:
@@ -149,33 +123,28 @@ def _rates(report: Any) -> Table:
     return table
 
 
-def side_by_side(heading: str, found: Mapping[Any, Any]) -> Table:
-    """Return a table with a line for each report, and intervals of what is judged."""
-    from rich.text import Text
-
+def _side_by_side(heading: str, found: Mapping[Any, Any]) -> Table:
+    """Return a table with one line for each report."""
     titles = ("rows", "accuracy", "ECE", "ECE gap", "PE", "miscal.")
     table = _table([(heading, False), *((title, True) for title in titles)])
     for key, report in found.items():
-        sure = report.intervals
-        known = sure is not None
+        sure = report.intervals or NO_INTERVALS
         pe = report.proportional_equality["stochastic"]
         wrong = sum(v.word == "miscalibrated" for v in report.verdicts.values())
         table.add_row(
             Text(shown(key)),
             f"{int(report.table['rows'].sum()):,}",
-            number(report.overall["accuracy"]),
-            _judged(report.overall["ece"], sure.overall["ece"] if known else None),
-            _judged(report.gaps.get("ece", math.nan), sure.gaps.get("ece") if known else None),
-            _judged(pe, sure.proportional_equality.get("stochastic") if known else None),
+            _lines.number(report.overall["accuracy"]),
+            _judged(report.overall["ece"], sure.overall.get("ece")),
+            _judged(report.gaps.get("ece", math.nan), sure.gaps.get("ece")),
+            _judged(pe, sure.proportional_equality.get("stochastic")),
             f"{wrong} of {len(report.verdicts)}",
         )
     return table
 
 
 def _judged(value: float, ends: Interval | None) -> Text:
-    from rich.text import Text
-
-    text = Text(number(value))
+    text = Text(_lines.number(value))
     if ends is not None and not math.isnan(ends.low):
         text.append(f"\n{ends.low:.3f}-{ends.high:.3f}", "dim")
     return text
@@ -183,34 +152,26 @@ def _judged(value: float, ends: Interval | None) -> Text:
 
 def with_parts(report: Any, heading: str = "part") -> RenderableType:
     """Return a report, and a table of its parts."""
-    from rich.console import Group
-    from rich.text import Text
-
     if not report.by:
         return Rendered(report)
-    table = side_by_side(heading, report.by)
+    table = _side_by_side(heading, report.by)
     return Group(Rendered(report), Text(f"\nBy {heading}", "bold"), table)
 
 
 def all_models(reports: Mapping[str | None, Any], by: Sequence[str]) -> RenderableType:
-    """Return the reports of several models below each other, each with its parts, and a summary."""
-    from rich.console import Group
-    from rich.text import Text
-
+    """Return the reports of several models, each with its parts, and a summary."""
     lines: list[RenderableType] = []
     for i, (model, report) in enumerate(reports.items()):
         if model is not None:
             lines.append(Text("\n" * (i > 0)).append(shown(model), "bold reverse"))
         lines.append(with_parts(report, ", ".join(map(shown, by))))
     if len(reports) > 1:
-        lines += [Text("\nAll models", "bold"), side_by_side("model", reports)]
+        lines += [Text("\nAll models", "bold"), _side_by_side("model", reports)]
     return Group(*lines)
 
 
 def as_text(report: RenderableType) -> str:
     """Return what rich prints, as text."""
-    from rich.console import Console
-
     out = io.StringIO()
     Console(file=out, width=120, color_system=None).print(report)
     return out.getvalue()

@@ -1,7 +1,6 @@
-"""What the figures are evidence for: verdicts on calibration, comparisons of groups, and PE.
+"""Statistical verdicts: calibration per group, differences between groups, PE.
 
-All of it follows from the table's sums, in closed form, and is corrected for the number of groups
-that are looked at.
+They follow from the table's sums in closed form, and are corrected for the number of groups.
 """
 
 from equipoise.auditing._verdicts._calibration import Verdict, verdicts_of

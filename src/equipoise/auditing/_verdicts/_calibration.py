@@ -1,4 +1,4 @@
-"""Verdicts: whether the confidence in each group's rows is what it says."""
+"""Statistical verdicts on the calibration of each group."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from equipoise.metrics import AuditTable, ratio
 Floats = NDArray[np.float64]
 
 LEAST_VARIANCE = 3.0
-"""Neighbouring bins are tested together until the variance of their wrong rows is this."""
+"""Neighbouring bins are merged until the variance of their number of wrong rows is this."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """Whether the confidence in a group's rows is what it says.
+    """Statistical verdict on the calibration of a group.
 
     Attributes
     ----------
     word
         "calibrated": the ECE is within the tolerance, at the corrected level. "miscalibrated":
-        confidence is not accuracy, and the ECE may be beyond the tolerance. Otherwise "not enough
-        evidence".
+        confidence differs from accuracy, and the ECE may exceed the tolerance. Otherwise "not
+        enough evidence".
     direction
-        Of a miscalibrated group; "mixed" where the mean gap may be 0.
+        Direction of the mean gap of a miscalibrated group; "mixed" where it may be 0.
     p_value
-        Of a test that confidence equals accuracy in every bin, corrected for the number of groups.
+        Of the test that confidence is accuracy in every bin, corrected for the number of groups.
     ece_bound
-        What the true ECE is below, at the level corrected for the number of groups.
+        Upper confidence bound of the true ECE, at the level corrected for the number of groups.
     rows
-        Behind the verdict.
+        Number of rows of the group.
     rows_needed
-        About how many would be enough evidence, where there is not; None also without any rows.
+        Approximate number of rows that would be enough evidence, where there is not enough.
     text
         The verdict in a sentence.
     """
@@ -60,26 +60,19 @@ def verdicts_of(
     table: AuditTable, *, level: float = 0.95, tolerance: float = 0.05
 ) -> dict[Hashable, Verdict]:
     """Return the verdict on each group of a table."""
-    rows = table["rows"].astype(np.int64)
+    rows, names = table["rows"].astype(np.int64).tolist(), map(_name, table.groups)
     raw, direction = _calibration_tests(table)
-    p = holm(raw)
+    clear = direction < 1.0 - level
     bound = _ece_bounds(table, (1.0 - level) / len(table.groups))
-    mean_gap = ratio(
-        table["bin_confidence"].sum(-1) - table["bin_correct"].sum(-1), table["weight"]
-    )
-    return {
-        g: _verdict(
-            "All rows together" if g is None else shown(g),
-            int(rows[i]),
-            float(p[i]),
-            float(bound[i]),
-            float(mean_gap[i]),
-            clear=bool(direction[i] < 1.0 - level),
-            level=level,
-            tolerance=tolerance,
-        )
-        for i, g in enumerate(table.groups)
-    }
+    gap = table["bin_confidence"].sum(-1) - table["bin_correct"].sum(-1)
+    evidence = (holm(raw), bound, ratio(gap, table["weight"]), clear)
+    found = zip(names, rows, *(values.tolist() for values in evidence), strict=True)
+    verdicts = (_verdict(*own, level=level, tolerance=tolerance) for own in found)
+    return dict(zip(table.groups, verdicts, strict=True))
+
+
+def _name(group: Hashable) -> str:
+    return "All rows together" if group is None else shown(group)
 
 
 def _verdict(
@@ -88,8 +81,8 @@ def _verdict(
     p: float,
     bound: float,
     mean_gap: float,
-    *,
     clear: bool,
+    *,
     level: float,
     tolerance: float,
 ) -> Verdict:
@@ -112,7 +105,7 @@ def _verdict(
     # the bound shrinks with the square root of the rows
     needed = _about(rows * (bound / tolerance) ** 2) if np.isfinite(bound) else None
     text = f"{name}: not enough evidence. The ECE may be anything up to {limit:.3f}"
-    text += f"; about {needed:,} rows would suffice." if needed else ": no row has weight."
+    text += f"; about {needed:,} rows would be enough." if needed else ": all weights are 0."
     return Verdict("not enough evidence", "", p, limit, rows, needed, text)
 
 
@@ -125,10 +118,10 @@ def _about(value: float) -> int:
 def _calibration_tests(table: AuditTable) -> tuple[Floats, Floats]:
     """Return the p-value of each group's calibration, and that of its mean gap alone.
 
-    Given the confidences of a calibrated model, the number of wrong rows in a bin is nearly
-    binomial. Each bin's number becomes a normal score by that distribution, so that few rows
-    claim no more than they can; the sum of their squares finds gaps of any shape, the number of
-    all wrong rows finds a common direction, and the better of the two counts, at twice its p.
+    In a calibrated model the number of wrong rows in a bin is nearly binomial. Each bin's number is
+    turned into a normal score by that distribution, so that a bin of few rows is not overrated. The
+    sum of squared scores detects gaps of any shape, the total number of wrong rows a common
+    direction. The smaller of the two p-values counts, doubled.
     """
     n, share = _effective(table)
     sure = np.nan_to_num(ratio(table["bin_confidence"], table["bin_count"]), nan=1.0)
@@ -136,7 +129,7 @@ def _calibration_tests(table: AuditTable) -> tuple[Floats, Floats]:
     expected = n - share * table["bin_confidence"]
     # confidences within a bin are nearly equal; the variance of unequal ones is a little less
     variance = np.maximum(n * sure * (1.0 - sure), 0.0)
-    # sums are rounded: what is left of n - n is not a row
+    # sums are rounded, so n - n may not be 0
     wrong, expected = (np.where(x < 1e-6 * n, 0.0, x) for x in (wrong, expected))
     low, high = _tails(wrong.sum(-1), expected.sum(-1), variance.sum(-1))
     direction = np.minimum(1.0, 2.0 * np.minimum(low, high))
@@ -154,7 +147,7 @@ def _calibration_tests(table: AuditTable) -> tuple[Floats, Floats]:
 
 
 def _effective(table: AuditTable) -> tuple[Floats, Floats]:
-    """Return as many equal rows per bin as its weighted ones are worth, and what one weighs."""
+    """Return the effective sample size of each bin, and its ratio to the bin's weight."""
     count, count2 = table["bin_count"], table["bin_count2"]
     return np.nan_to_num(ratio(count**2, count2)), np.nan_to_num(ratio(count, count2))
 
@@ -168,16 +161,16 @@ def _slots(variance: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         filled += variance[:, b]
         full = filled >= LEAST_VARIANCE
         at, filled = at + full, np.where(full, 0.0, filled)
-    # what is left over at the end joins the last that is full
+    # bins left over at the end join the last full slot
     slots = np.maximum(at, 1)
     return np.minimum(slot, slots[:, None] - 1), slots
 
 
 def _tails(wrong: Floats, expected: Floats, variance: Floats) -> tuple[Floats, Floats]:
-    """Return the chance of so few wrong rows, and of so many, each with half of the equal case.
+    """Return the mid-p-values of so few wrong rows, and of so many.
 
-    By the binomial distribution of the same mean and variance: size * rate is the mean, 1 - rate
-    the variance for each expected.
+    They are those of the binomial distribution with this mean and variance: the mean is
+    size * rate, and the variance divided by the mean is 1 - rate.
     """
     rate = np.clip(1.0 - ratio(variance, np.where(expected > 0, expected, 1.0)), 1e-9, 1.0)
     size = expected / rate
@@ -199,14 +192,14 @@ def _tails(wrong: Floats, expected: Floats, variance: Floats) -> tuple[Floats, F
 
 
 def _ece_bounds(table: AuditTable, alpha: float) -> Floats:
-    """Return what each group's true ECE is below, but with chance alpha; inf without rows.
+    """Return an upper bound of each group's true ECE, with error alpha; inf without rows.
 
-    With the true signs of the gaps, the sum of the signed gaps differs from n times the true ECE
-    by noise whose variance is at most that of all rows; and the sum of the absolute gaps is no
-    less. So the ECE that was found, plus a one-sided bound of the noise, is a bound for any truth.
+    The sum of the gaps, each times its true sign, differs from n times the true ECE by noise whose
+    variance is at most that of all rows. The sum of absolute gaps is no smaller. So the observed
+    ECE plus a one-sided bound of the noise bounds the true ECE.
     """
     weight = table["weight"]
-    # a score bound: rows that happen to be right could have been wrong, up to z**2 of them
+    # a score bound: up to z**2 rows that happen to be right could have been wrong
     per_row = ratio(table["bin_count2"].sum(-1), weight**2)
 
     def bound(value: Floats, variance: Floats, alpha: float) -> Floats:
@@ -216,7 +209,7 @@ def _ece_bounds(table: AuditTable, alpha: float) -> Floats:
 
     gap = np.abs(table["bin_correct"] - table["bin_confidence"]).sum(-1)
     plain = bound(ratio(gap, weight), ratio(table["bin_gap2"].sum(-1), weight**2), alpha)
-    # without the bias of the ECE it is lower where gaps are small, but holds at half of alpha only
+    # the debiased ECE gives a lower bound where gaps are small, but needs alpha / 2
     value, error = debiased_ece(from_cells(table))
     debiased = bound(np.maximum(value, 0.0), error**2, alpha / 2.0)
     return np.where(weight > 0, np.fmin(plain, debiased), np.inf)

@@ -1,4 +1,4 @@
-"""Comparisons: whether one group is as calibrated as another."""
+"""Differences in calibration between groups."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ Floats = NDArray[np.float64]
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Whether one group is as calibrated as another, by the debiased squared ECE.
+    """Difference in calibration between two groups, by the debiased squared ECE.
 
     Attributes
     ----------
     group, other
         The groups compared.
     difference
-        Of their debiased squared ECEs; above 0 where `group` is the worse calibrated.
+        Difference of their debiased squared ECEs; positive where `group` is worse calibrated.
     low, high
         Interval of the difference, at the level corrected for the number of comparisons.
     p_value
-        Of a test that both are equal, corrected for the number of comparisons.
+        Of the test that both are equal, corrected for the number of comparisons.
     text
         The finding in a sentence.
     """
@@ -57,8 +57,8 @@ def comparisons_of(
         return ()
     own, ref = (np.array(side) for side in zip(*pairs, strict=True))
     value, noise, signal, per_square = _squared_gaps(table)
-    # equal groups share a square, so its own noise is judged by both: the smaller group's estimate
-    # alone would often be low, and its variance with it
+    # under the null both groups have the same square, so both estimate its variance: the smaller
+    # group's estimate alone is often too low
     precision = ratio(np.ones_like(noise), noise + signal)
     with np.errstate(invalid="ignore"):
         common = ratio(
@@ -94,10 +94,10 @@ def _compared(group: str, other: str, z: float, p: float, alpha: float) -> str:
 
 
 def _squared_gaps(table: AuditTable) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return each group's debiased squared ECE, and its variance in parts.
+    """Return each group's debiased squared ECE and the parts of its variance.
 
-    The variance that a calibrated group has too; that which comes with the square itself; and how
-    much of that there is for each unit of the square.
+    These are the variance of a calibrated group, the part that the square itself adds, and that
+    part per unit of the square.
     """
     count, gap2 = table["bin_count"], table["bin_gap2"]
     pairs = count**2 - table["bin_count2"]

@@ -1,9 +1,9 @@
-"""What drives proportional equality, and what the model does to the ratio of the rates."""
+"""Statistical verdicts on proportional equality: whether the model changes a ratio of rates."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ from equipoise.auditing._distributions import ndtr
 from equipoise.auditing._intervals import Intervals
 from equipoise.auditing._intervals._figures import Interval
 from equipoise.auditing._verdicts._words import p_text
-from equipoise.metrics import AuditTable, GroupRates, data_rates, pairs_of, rate_ratios, ratio
+from equipoise.metrics import AuditTable, Rates, data_rates, pairs_of, rate_ratios, ratio
 
 Floats = NDArray[np.float64]
 
@@ -23,24 +23,24 @@ KINDS = ("stochastic", "deterministic")
 
 @dataclasses.dataclass(frozen=True)
 class PeVerdict:
-    """What the model does to the ratio of the groups' rates.
+    """Whether the model changes the ratio of the groups' rates.
 
     Attributes
     ----------
     value, interval
-        Of proportional equality.
+        Proportional equality and its interval.
     oracle
-        What the labels themselves score as decisions; 0 where the rates are their own.
+        Proportional equality of the labels themselves as decisions; 0 without given base rates.
     group, reference, label
-        What drives it: the pair of groups and the class with the largest gap.
+        The pair of groups and the class with the largest gap.
     data_ratio, model_ratio
         The rate of the class in `group` divided by that in `reference`, in data and model.
     p_value
-        Of a test that data and model have the same ratio, corrected for the number of pairs and
-        classes; of the largest gap that is clear, or if none is, of the largest.
+        Of the test that data and model have the same ratio, corrected for the number of pairs and
+        classes. It is that of the largest significant gap, or of the largest if none is.
     word
-        Of the same gap. "amplifies": the model's ratio is farther from 1; "dampens": nearer;
-        "reverses": on the other side of 1.
+        For the same gap. "amplifies": the model's ratio is farther from 1 than the data's;
+        "dampens": nearer to 1; "reverses": on the other side of 1.
     text
         The finding in a sentence.
     """
@@ -61,13 +61,12 @@ class PeVerdict:
 def pe_verdicts_of(
     table: AuditTable,
     *,
-    base_rates: GroupRates | Mapping[Hashable, Mapping[Hashable, float]] | None = None,
+    base_rates: Rates | None = None,
     reference_group: Any = None,
     intervals: Intervals | None = None,
     level: float = 0.95,
 ) -> dict[str, PeVerdict]:
-    """Return what drives proportional equality, by kind."""
-    rates = base_rates.rates if isinstance(base_rates, GroupRates) else base_rates
+    """Return the verdict on each kind of proportional equality."""
     pairs = pairs_of(table.groups, reference_group)
     ends = {} if intervals is None else intervals.proportional_equality
     if not pairs:
@@ -75,11 +74,11 @@ def pe_verdicts_of(
         nan, none = float("nan"), None
         nothing = PeVerdict(nan, None, nan, none, none, none, nan, nan, nan, "undefined", text)
         return dict.fromkeys(KINDS, nothing)
-    data = data_rates(table, rates)
-    oracle = 0.0 if rates is None else _label_score(table, data, pairs)
+    data, fixed = data_rates(table, base_rates), base_rates is not None
+    oracle = 0.0 if not fixed else _label_score(table, data, pairs)
     return {
         kind: _pe_verdict(
-            table, data, pairs, kind, ends.get(kind), oracle, fixed=rates is not None, level=level
+            table, data, pairs, kind, ends.get(kind), oracle, fixed=fixed, level=level
         )
         for kind in KINDS
     }
@@ -115,12 +114,12 @@ def _pe_verdict(
     (pair, k), value = divmod(at, len(table.labels)), float(gap.flat[at])
     names = table.groups[pairs[pair][0]], table.groups[pairs[pair][1]], table.labels[k]
     ratios = float(first[pair, k]), float(second[pair, k])
-    driver = f"Driven by {_where(table, pairs[pair], k)}: "
+    driver = f"Largest for {_where(table, pairs[pair], k)}: "
     if not np.isfinite(value):
         text = (
             "No class has rates in two groups that can be compared."
             if np.isnan(value)
-            else f"{driver}a ratio with 0 in it."
+            else f"{driver}a ratio has a rate of 0 in it."
         )
         p = float("nan")
         return PeVerdict(value, interval, oracle, *names, *ratios, p, "undefined", text)
@@ -139,13 +138,13 @@ def _pe_verdict(
         text = driver + what
     else:
         where = _where(table, pairs[judged], c)
-        text = f"{driver}not clear. Clear is {where}: {a:.3f} and {b:.3f}; {what}"
+        text = f"{driver}not significant. Significant for {where}: {a:.3f} and {b:.3f}; {what}"
     return PeVerdict(value, interval, oracle, *names, *ratios, p, word, text)
 
 
 def _where(table: AuditTable, pair: tuple[int, int], k: int) -> str:
     group, reference = (shown(table.groups[i]) for i in pair)
-    return f"class {shown(table.labels[k])} of {group} against {reference}"
+    return f"label '{shown(table.labels[k])}' in group '{group}', compared with '{reference}'"
 
 
 def _ratio_tests(
@@ -179,11 +178,11 @@ def _change(
     after: float,
     level: float,
 ) -> Literal["amplifies", "dampens", "reverses"]:
-    """Return what the model does to a ratio that it changes."""
+    """Return how the model changes a ratio."""
     with np.errstate(divide="ignore"):
         a, b = np.log(before), np.log(after)
     if a * b < 0:
-        # only a ratio that is clearly beyond 1 is on the other side of it
+        # a reversal needs a ratio significantly beyond 1
         error = np.sqrt(_log_variance(table, data, kind, fixed=True)[list(pair), k].sum())
         if 2.0 * ndtr(-ratio(np.abs(b), error)) < 1.0 - level:
             return "reverses"
@@ -191,9 +190,9 @@ def _change(
 
 
 def _log_variance(table: AuditTable, data: Floats, kind: str, *, fixed: bool) -> Floats:
-    """Return the variance of log(model's rate), or without fixed rates of log(model's / data's).
+    """Return the variance of log(model's rate) for fixed rates, else of log(model's / data's).
 
-    To first order the latter is the mean of p / q - y / r over rows, whose mean is 0.
+    To first order the latter is the mean over rows of p / q - y / r, whose expectation is 0.
     """
     weight = table["weight"][:, None]
     n = ratio(weight**2, table["bin_count2"].sum(-1)[:, None])

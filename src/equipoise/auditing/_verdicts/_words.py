@@ -1,4 +1,4 @@
-"""What all findings share: p-values in words, and corrected for their number."""
+"""P-values: their text, and their correction for multiple testing."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ Floats = NDArray[np.float64]
 
 
 def p_text(p: float) -> str:
-    """Return a p-value as it stands in a sentence."""
+    """Return a p-value for a sentence."""
     if p < 1e-4:
         return "p < 0.0001"
     return f"p = {p:.1g}" if p < 1e-3 else f"p = {p:.2g}" if p < 0.1 else f"p = {p:.2f}"
 
 
 def holm(p: Floats) -> Floats:
-    """Correct p-values for their number: none is wrong below alpha but with chance alpha."""
+    """Return Holm-adjusted p-values: the family-wise error is at most alpha."""
     order = np.argsort(p, kind="stable")
     factor = np.arange(len(p), 0, -1)
     corrected = np.empty_like(p)
