@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from equipoise._inputs import ROW_SUM_TOLERANCE
 from equipoise.auditing._pushdown import Columns, fill, rates_of
-from equipoise.auditing._pushdown._cells import Cells, Tables
+from equipoise.auditing._pushdown._cells import Cells, Filling
 from equipoise.auditing._pushdown._query import HALF, rounded_off
 from equipoise.auditing._pushdown._survey import MOST_GROUPS
 from equipoise.auditing._pushdown._tables import Filled
@@ -385,7 +385,7 @@ def test_halves_hold_a_trillion_rows():
          "p_high": [rows * (p // HALF)]}
     )  # fmt: skip
     cells = Cells.of([nw.from_native(answer)] * 3, ["g0"])
-    into = Tables(1, 2, 15)
+    into = Filling(1, 2, 15)
     into.put("rows", cells.sums["rows"], cells.key)
     into.put("log_loss", cells.sums["p"], cells.key)
     table = into.table([0], ["a"], (0, 1))

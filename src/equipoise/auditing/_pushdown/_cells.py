@@ -98,7 +98,7 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and value != value else value
 
 
-class Tables:
+class Filling:
     """Sums of several tables, side by side while they are filled."""
 
     def __init__(self, rows: int, classes: int, n_bins: int) -> None:
@@ -161,7 +161,7 @@ def take_apart(cells: Cells, plan: Plan) -> dict[str, Ints]:
     return found
 
 
-def _put_common(into: Tables, cells: Cells, row: Ints, y: Ints) -> tuple[Ints, Ints]:
+def _put_common(into: Filling, cells: Cells, row: Ints, y: Ints) -> tuple[Ints, Ints]:
     """Add the sums that both queries answer alike, and return the numbers of rows."""
     n = cells.sums["rows"]
     for name in ("rows", "weight"):
@@ -172,7 +172,7 @@ def _put_common(into: Tables, cells: Cells, row: Ints, y: Ints) -> tuple[Ints, I
     return n
 
 
-def put_pair(into: Tables, cells: Cells, plan: Plan, row: Ints) -> None:
+def put_pair(into: Filling, cells: Cells, plan: Plan, row: Ints) -> None:
     """Add the answer of `of_pair`; `row` is where in the tables each cell belongs."""
     at = take_apart(cells, plan)
     y, d, top = at["y"], at["d"], at["top"]
@@ -199,7 +199,7 @@ def put_pair(into: Tables, cells: Cells, plan: Plan, row: Ints) -> None:
 # --- more classes ----------------------------------------------------------------------------
 
 
-def put_rows(into: Tables, cells: Cells, plan: Plan, row: Ints) -> None:
+def put_rows(into: Filling, cells: Cells, plan: Plan, row: Ints) -> None:
     """Add the answer of `of_rows`."""
     at = take_apart(cells, plan)
     y, b = at["y"], np.maximum(at["c"] - 1, 0)
@@ -214,7 +214,7 @@ def put_rows(into: Tables, cells: Cells, plan: Plan, row: Ints) -> None:
     into.put_where(at["correct"] == 1, "bin_correct", n, row, b)
 
 
-def put_classes(into: Tables, cells: Cells, plan: Plan, row: Ints) -> None:
+def put_classes(into: Filling, cells: Cells, plan: Plan, row: Ints) -> None:
     """Add the answer of `of_classes`, without faulty rows."""
     at = np.divmod(cells.cell, 2 * plan.n_bins + 1)
     sound = (at[0] >= 4 * plan.classes) & (at[1] <= plan.n_bins) & (row >= 0)

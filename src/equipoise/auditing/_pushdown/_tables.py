@@ -13,8 +13,8 @@ from equipoise._files import Opened, opened
 from equipoise._inputs import check_bins, counted, match
 from equipoise.auditing._pushdown._cells import (
     Cells,
+    Filling,
     Ints,
-    Tables,
     plain,
     put_classes,
     put_pair,
@@ -48,7 +48,7 @@ SLICE = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Filled:
-    """Tables by the values of the `by` columns, and the number of rows left out.
+    """Filling by the values of the `by` columns, and the number of rows left out.
 
     All tables have the same labels, each has its own groups. `dropped_by` counts those rows left
     out whose `by` columns have values.
@@ -209,7 +209,7 @@ class _Job:
             )
         if not sound.any():
             raise ValueError(f"{self.source.name} has no rows without a missing value")
-        into = Tables(len(place.found), self.classes, self.n_bins)
+        into = Filling(len(place.found), self.classes, self.n_bins)
         if self.classes == 2:
             put_pair(into, cells[sound], plan, row[sound])
         else:
