@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import narwhals as nw
@@ -57,21 +57,25 @@ class Cells:
         return int(high[rows].sum()) * HALF + int(low[rows].sum())
 
 
-def _halves(column: nw.Series[Any]) -> tuple[Ints, Ints]:
+def _halves(column: Any) -> tuple[Ints, Ints]:
     """Return whole numbers of 64 bits, or of DuckDB's 128, as value // HALF and value % HALF.
 
     A sum of floats that is too large to be exact raises OverflowError.
     """
-    if column.dtype == nw.Decimal:
-        # in memory: two words of 64 bits, the lower one first; no sum is negative
-        array = column.to_arrow()
-        array = array.combine_chunks() if hasattr(array, "combine_chunks") else array
+    array = _in_memory(column)
+    if array is None:
+        values = column.to_numpy()
+    elif str(array.type).startswith("decimal"):
+        # two words of 64 bits, the lower one first; no sum is negative
         words = np.frombuffer(array.buffers()[1], "<u8", 2 * len(array), 16 * array.offset)
         low, high = words.reshape(-1, 2).T
         bits = HALF.bit_length() - 1
         top = (high << np.uint64(64 - bits)) | (low >> np.uint64(bits))
         return top.astype(np.int64), (low % np.uint64(HALF)).astype(np.int64)
-    values = _numbers(column)
+    else:
+        # PyArrow's own way imports pandas, which takes longer than a small audit
+        kind = np.dtype(str(array.type).replace("double", "float64"))
+        values = np.frombuffer(array.buffers()[1], kind, len(array), kind.itemsize * array.offset)
     # no term is negative, so no partial sum was larger than the sum
     if values.dtype == np.float64 and values.max(initial=0.0) >= 2.0**53:
         raise OverflowError("a sum of floats is not exact")
@@ -79,14 +83,47 @@ def _halves(column: nw.Series[Any]) -> tuple[Ints, Ints]:
     return values // HALF, values % HALF
 
 
-def _numbers(column: nw.Series[Any]) -> NDArray[Any]:
-    """Return whole numbers or floats, none missing, as an array."""
-    if not column.implementation.is_pyarrow():
-        return column.to_numpy()
-    # from its memory: PyArrow's own way imports pandas, which takes longer than a small audit
-    array = column.to_native().combine_chunks()
-    kind = np.dtype(str(array.type).replace("double", "float64"))
-    return np.frombuffer(array.buffers()[1], kind, len(array), kind.itemsize * array.offset)
+def _in_memory(column: Any) -> Any:
+    """Return a column of numbers, none missing, as one array of PyArrow; None if it is not one."""
+    if isinstance(column, nw.Series):
+        if not column.implementation.is_pyarrow() and column.dtype != nw.Decimal:
+            return None
+        column = column.to_arrow()
+    else:
+        column = column.array
+    return column.combine_chunks() if hasattr(column, "combine_chunks") else column
+
+
+class Answer:
+    """The answer of a DuckDB query, with what is used here of a narwhals frame.
+
+    For that frame narwhals would import pyarrow.compute, which takes as long as a small query.
+    """
+
+    def __init__(self, relation: Any) -> None:
+        self.table = relation.to_arrow_table()
+        self.columns = self.table.column_names
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __getitem__(self, name: str) -> AnswerColumn:
+        return AnswerColumn(self.table.column(name))
+
+    def iter_rows(self, *, named: bool) -> Iterator[dict[str, Any]]:  # noqa: ARG002
+        """Return the rows by the names of their columns."""
+        return iter(self.table.to_pylist())
+
+
+@dataclasses.dataclass(frozen=True)
+class AnswerColumn:
+    """A column of an answer."""
+
+    array: Any
+
+    def to_list(self) -> list[Any]:
+        """Return its values."""
+        return list(self.array.to_pylist())
 
 
 def plain(value: Any) -> Any:

@@ -102,7 +102,7 @@ def _missing(role: str, types: Mapping[str, Any], source: Opened) -> nw.Expr:
     return flag
 
 
-def _listed(rows: nw.DataFrame[Any], source: Opened, roles: Mapping[str, str]) -> str:
+def _listed(rows: Any, source: Opened, roles: Mapping[str, str]) -> str:
     lines = []
     for row in rows.iter_rows(named=True):
         values = {}

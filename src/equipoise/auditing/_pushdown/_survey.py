@@ -20,7 +20,7 @@ from equipoise._inputs import (
     to_plain,
     typed,
 )
-from equipoise.auditing._pushdown._cells import plain
+from equipoise.auditing._pushdown._cells import Answer, plain
 from equipoise.auditing._pushdown._query import Coding, Frame
 
 MOST_GROUPS = 10_000
@@ -119,13 +119,14 @@ def prepared(source: Opened, roles: Mapping[str, str]) -> tuple[Frame, dict[str,
     return source.frame.select(*chosen), types
 
 
-def collected(frame: Frame) -> nw.DataFrame[Any]:
-    """Run a query."""
+def collected(frame: Frame) -> Any:
+    """Run a query: a narwhals frame, or an `Answer`."""
     if isinstance(frame, nw.DataFrame):
         return frame
+    if frame.implementation.is_duckdb():
+        return Answer(frame.to_native())
     options = {"engine": "streaming"} if frame.implementation.is_polars() else {}
-    found: nw.DataFrame[Any] = frame.collect(**options)
-    return found
+    return frame.collect(**options)
 
 
 class Values:

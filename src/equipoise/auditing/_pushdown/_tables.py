@@ -152,7 +152,8 @@ class _Job:
         return "floats" if (self.source.rows or 0) < MOST_AS_FLOATS else "integers"
 
     def _distinct(self, role: str) -> list[Any]:
-        found = collected(self.frame.select(role).unique().head(MOST_LABELS + 1))[role].to_list()
+        answer = collected(self.frame.select(role).unique().head(MOST_LABELS + 1))
+        found: list[Any] = answer[role].to_list()
         if len(found) > MOST_LABELS:
             raise ValueError(
                 f"column {self.columns.roles[role]!r} has more than {MOST_LABELS:,} distinct "
