@@ -45,7 +45,12 @@ class SavedAsJson:
     @classmethod
     def from_dict(cls, data: Any, **given: Any) -> Self:
         """Read what `to_dict` gave; raise ValueError for anything else."""
+        return cls._read("this is", lambda: data, given)
+
+    @classmethod
+    def _read(cls, what: str, data_of: Callable[[], Any], given: dict[str, Any]) -> Self:
         try:
+            data = data_of()
             if data["format"] != f"equipoise.{cls.__name__}/1":
                 raise ValueError(f"its format is {data['format']!r}")
             params = {name: from_plain(value) for name, value in data["params"].items()}
@@ -54,8 +59,8 @@ class SavedAsJson:
             if restored.classes_.ndim != 1 or len(restored.classes_) < 2:
                 raise ValueError("it has fewer than two classes")
             restored._restore(data)
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise ValueError(f"not a saved {cls.__name__}: {error}") from None
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(f"{what} not a saved {cls.__name__}: {error}") from None
         return restored
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -65,11 +70,8 @@ class SavedAsJson:
     @classmethod
     def load(cls, path: str | os.PathLike[str], **given: Any) -> Self:
         """Read what `save` wrote; anything else is refused."""
-        try:
-            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")), **given)
-        except (ValueError, RecursionError) as error:
-            reason = str(error).removeprefix(f"not a saved {cls.__name__}: ")
-            raise ValueError(f"{os.fspath(path)} is not a saved {cls.__name__}: {reason}") from None
+        text = Path(path).read_text
+        return cls._read(f"{os.fspath(path)} is", lambda: json.loads(text("utf-8")), given)
 
     def _plain_params(self) -> dict[str, Any]:
         return self.get_params(deep=False)
