@@ -532,7 +532,7 @@ def test_other_separators(trained, tmp_path):
         (["none", "new.csv"], 2, "'none' does not exist"),
         (["new.csv", "new.csv"], 2, "new.csv is not a saved model"),
         (["tampered", "new.csv"], 2, "damaged or was edited"),
-        (["bare", "new.csv"], 2, "not made by `equipoise train`"),
+        (["bare", "new.csv"], 2, "not written by `equipoise train`"),
         (["m", "header.csv"], 2, "header.csv has no rows"),
         (["m", "new.xlsx"], 2, "neither .csv"),
         (["m", "renamed.csv"], 2, "no column 'age'; did you mean 'ages'?"),
