@@ -330,6 +330,7 @@ logit_rows = st.integers(2, 4).flatmap(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=150)
 @given(logit_rows, st.randoms(use_true_random=False))
 @pytest.mark.filterwarnings("ignore::equipoise.calibration.CalibrationWarning")

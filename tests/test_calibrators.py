@@ -244,6 +244,7 @@ def test_the_beta_map_of_several_classes_is_one_against_the_rest():
     np.testing.assert_allclose(fitted("beta", z, y).apply(z), expected, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", CLASSES)
 def test_the_vector_that_a_plain_loop_finds(classes):
     z, y = sample(80, classes)

@@ -132,6 +132,7 @@ def check_figures(model, frame, y="y", prob="p", group=("sex",), n_bins=15):
 # --- figures ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "engine"),
     [
@@ -363,6 +364,7 @@ def test_one_group_only(data):
     assert "there is one group only" in said
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 @pytest.mark.parametrize("code", [0, 1])
 def test_a_reader_that_leaves_keeps_the_exit_code(code):
@@ -416,6 +418,7 @@ def test_commands_of_the_documentation(data):
     assert "ece[f] > 0.1 fails" in result.stderr
 
 
+@pytest.mark.slow
 def test_github_action():
     (block,) = docs("yaml")
     steps = yaml.safe_load(block)["jobs"]["audit"]["steps"]
@@ -483,6 +486,7 @@ def test_each_model_counts_its_own_rows_left_out():
     assert said.count("1 row left out") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_merge_models_and_rates():
     save(table_of(seed=1), "q.csv")

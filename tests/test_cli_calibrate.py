@@ -360,6 +360,7 @@ GROUPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fitted", GROUPS)
 def test_a_group_of_numbers_is_the_same_in_any_file(fitted):
     frame = table_of(groups=(1, 2))
@@ -542,6 +543,7 @@ def test_temperatures_saved_in_python():
 CELL = st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | st.sampled_from(NOTES)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(rows=st.lists(st.tuples(CELL, CELL, CELL), min_size=1, max_size=6))
 def test_cells_survive_reading_and_writing(tmp_path_factory, rows):
@@ -778,6 +780,7 @@ def wrong_files():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -848,6 +851,7 @@ def test_fitting_needs(lacking):
     assert f"fitting needs {lacking}; to apply temperatures, pass --apply FILE" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

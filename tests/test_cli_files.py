@@ -89,6 +89,7 @@ def test_every_command_refuses_alike(prepared, command, content, message):
     assert [p.name for p in Path().iterdir()] == ["bad.csv"] * (content is not None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_reads_the_same_rows_from_any_source(prepared, command):
     frame = people(60, seed=1)

@@ -68,6 +68,7 @@ def runs(first, tmp_path):
     return shutil.copytree(first[0], tmp_path / "runs")
 
 
+@pytest.mark.slow
 def test_tables_figures_and_page(first):
     folder, result = first
     for number in range(2, 9):
@@ -237,6 +238,7 @@ def test_data_that_cannot_be_read_is_missed_before_any_work(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content"),
     [("facts.json", b"{"), ("facts.json", b"{}"), ("choices.parquet", b"PAR1"), ("recipe", None)],

@@ -161,6 +161,7 @@ def test_readme_commands(tmp_path):
 # --- train -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_summary_is_of_the_rows_held_out(trained, tmp_path):
     data = trained / "people.csv"
     shown = fit(data, tmp_path / "model", "--drop", "id")

@@ -82,6 +82,7 @@ def test_communities_and_the_tie_that_a_sum_of_floats_loses():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [n if n in CARRIED else pytest.param(n, marks=needs_raw) for n in registry.ENTRIES]
 )
@@ -436,6 +437,7 @@ def test_constant_and_empty_columns():
     assert fresh[0, 0] == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CARRIED)
 def test_carried_datasets_split(name):
     split = load(name).split(0, stratify=True)

@@ -486,6 +486,7 @@ WITHOUT_TORCH = (
 )
 
 
+@pytest.mark.slow
 def test_without_torch_the_remedy_is_named():
     code = WITHOUT_TORCH + (
         "from equipoise.search import select\n"
@@ -507,6 +508,7 @@ def test_without_torch_the_remedy_is_named():
         assert line == "equipoise.training needs torch: pip install 'equipoise[train]'"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["train", "search", "reproduce"])
 def test_commands_without_torch_name_the_remedy(command, tmp_path):
     table = pd.DataFrame({"age": range(40), "sex": ["f", "m"] * 20, "paid": ["yes", "no"] * 20})

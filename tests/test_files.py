@@ -65,6 +65,7 @@ def test_csv_and_parquet_give_the_table_of_the_arrays(tmp_path, engine):
             assert AuditTable(got.groups, got.labels, 15, False, sums) == want
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "group", [("age",), ("flag",), ("score",), ("g", "age"), ("flag", "score")]
 )
@@ -98,6 +99,7 @@ def test_labels_of_a_csv_file_are_matched_by_text(tmp_path, engine):
     assert swapped.labels == (1, 0)
 
 
+@pytest.mark.slow
 def test_many_files(tmp_path, engine):
     frame = predictions()
     whole = fill(written(frame, tmp_path, "whole")[1], COLUMNS, engine=engine)
@@ -366,6 +368,7 @@ def test_an_engines_advice_is_left_out():
 # --- names that are taken literally ----------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 @pytest.mark.parametrize(("name", "beside"), [("b[1]", "b1"), ("a*", "ab"), ("x?", "xy")])
 def test_a_name_with_the_signs_of_a_pattern_is_that_file(tmp_path, engine, kind, name, beside):
@@ -414,6 +417,7 @@ def compressed(path, kind):
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gz", "zst", "GZ"])
 def test_compressed_csv(tmp_path, engine, kind):
     plain = written(predictions(), tmp_path)[0]
@@ -434,6 +438,7 @@ def send(monkeypatch, content):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
 
 
+@pytest.mark.slow
 def test_standard_input(tmp_path, engine, monkeypatch):
     csv, parquet = written(predictions(), tmp_path)
     want = fill(csv, COLUMNS, engine=engine).tables[()]
@@ -474,6 +479,7 @@ def test_line_ends_within_quotes_and_from_file_to_file(tmp_path, engine):
 CELL = st.text(st.sampled_from('ab "\n\r,;\té'), max_size=4)
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(
     rows=st.lists(st.tuples(CELL, CELL, CELL), max_size=5),

@@ -333,6 +333,7 @@ def test_text_of_many_values_is_hashed():
     np.testing.assert_array_equal(encoded.sum(axis=1), 2)
 
 
+@pytest.mark.slow
 def test_hashing_is_the_same_in_every_process():
     code = (
         "import polars as pl; from equipoise.datasets._frame import Column;"

@@ -105,6 +105,7 @@ def test_the_front_is_the_distinct_points_of_the_frontier_in_order(points):
     assert (np.diff(front[:, 1]) < 0).all()
 
 
+@pytest.mark.slow
 @EXAMPLES
 @given(some_points, st.lists(st.integers(-8, 16).map(lambda v: v / 4), min_size=1))
 def test_the_curve_joins_the_front_by_straight_lines(points, at):
@@ -392,6 +393,7 @@ def same(found, expected):
             assert found[name] == value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", INPUTS)
 @pytest.mark.parametrize("objective", ["pe", "ece", "balanced"])
 def test_every_table_gives_the_row_of_the_plain_loop(kind, objective):
@@ -402,6 +404,7 @@ def test_every_table_gives_the_row_of_the_plain_loop(kind, objective):
         same(select(runs, objective=objective), loop_select(table, Fraction(1, 20), objective))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["pe", "ece", "balanced"])
 @pytest.mark.parametrize("calibration", [None, "common", "group"])
 @pytest.mark.parametrize("n_bins", [10, 15])
@@ -479,6 +482,7 @@ def test_the_first_of_equals_is_chosen(objective):
     assert select(table, objective=objective)["run"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["pe", "ece", "balanced"])
 @pytest.mark.parametrize("loss", [None, "fl"])
 def test_no_test_column_has_a_say(objective, loss):

@@ -162,6 +162,7 @@ def test_probabilities_become_scores_that_are_clipped_once(kind):
 # --- files -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("method", METHODS)
 def test_a_saved_classifier_predicts_the_same_to_the_last_bit(tmp_path, method, classes):
@@ -214,6 +215,7 @@ class OnlyNumbers(LogisticRegression):
         return super().decision_function(X[list("abcd")])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage",
     [
@@ -269,6 +271,7 @@ def test_the_estimator_of_a_saved_classifier_has_to_be_the_right_one(tmp_path):
 # --- NumPy and torch -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [300, 150_000])
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("weighted", [False, True])
@@ -314,6 +317,7 @@ def test_bounds_of_each_cell():
     assert found.temperature.tolist() == [3.0, 0.75]
 
 
+@pytest.mark.slow
 def test_calibration_runs_without_torch():
     # a process that cannot import torch, as after "pip install equipoise"
     code = """

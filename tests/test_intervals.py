@@ -115,6 +115,7 @@ def test_means_and_rates_are_covered(world, n):
         assert 0.93 <= covered(intervals_of(spread, name, Z), truth[name]) <= 0.97, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [200, 5_000])
 @pytest.mark.parametrize("world", [binary(a=0.5), several(0.6)], ids=["two", "three"])
 def test_rates_are_covered(world, n):
@@ -136,6 +137,7 @@ FAR = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAR)
 def test_ece_far_from_0_is_covered(name):
     world, sizes = FAR[name]
@@ -167,6 +169,7 @@ def test_the_truths_near_0_are_half_one_and_two_standard_errors_from_it():
         assert np.abs(np.array(errors) - wanted).min() < 0.25 * wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [3, 5])
 @pytest.mark.parametrize("scale", [1.0, 0.85, 0.6])
 def test_norms_of_more_classes_are_covered(classes, scale):

@@ -57,6 +57,7 @@ def assert_close(ours, expected, atol):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=atol)
 
 
+@pytest.mark.slow
 @each_form
 @pytest.mark.parametrize("width", [0.4, 0.01, 0.002])
 @pytest.mark.parametrize("kind", ["spread", "ties", "all equal"])

@@ -57,6 +57,7 @@ def gradient(loss, logits, *args):
 # --- values ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @every_loss
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
 @pytest.mark.parametrize("n", [24, 200])  # either side of the kernel's crossover
@@ -71,6 +72,7 @@ def test_value_is_the_formula(name, n_classes, n, n_groups, rho):
     assert value.item() == pytest.approx(expected(name, *data, rho, 1.7), rel=1e-11)
 
 
+@pytest.mark.slow
 @every_loss
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(data=st.data())
@@ -112,6 +114,7 @@ def test_any_integers_are_targets_and_groups(name, dtype):
     assert loss(logits, targets.to(dtype), groups.to(dtype)) == loss(logits, targets, groups)
 
 
+@pytest.mark.slow
 @every_loss
 @pytest.mark.parametrize("per_config", [False, True], ids=["shared rows", "own rows"])
 @pytest.mark.parametrize(
@@ -316,6 +319,7 @@ def test_term_of_zero_has_gradient_zero(name):
     torch.testing.assert_close(gradient(loss, logits, *rows), gradient(plain, logits, *rows))
 
 
+@pytest.mark.slow
 @every_loss
 @pytest.mark.parametrize("config", [(), (2,)], ids=["one", "stack"])
 @pytest.mark.parametrize("rho", [None, 0.3])

@@ -123,6 +123,7 @@ def problems(draw):
 # --- the contract ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @each_case
 @given(problem=problems())
 @EXAMPLES
@@ -357,6 +358,7 @@ def squared_ece(y, p):
     return float((c[:, 0] / len(y) * (c[:, 1] - c[:, 2]) ** 2).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [5, 20, 100])
 def test_debiased_form_finds_the_true_squared_gap_at_any_size(n):
     rng = np.random.default_rng(n)

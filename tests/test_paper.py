@@ -239,6 +239,7 @@ def logits_of(sweep, seed, part):
     return np.maximum(found, 0.0) if sweep.output_relu else np.array(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("relu", "rate"), [(True, 1e-2), (False, 3e-3)])
 def test_recipe_equals_a_plain_loop(relu, rate):
     sweep = dataclasses.replace(SWEEP, output_relu=relu, learning_rate=rate, max_epochs=4)

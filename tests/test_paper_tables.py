@@ -410,6 +410,7 @@ def test_what_is_noise_does_not_hold_validated():
         assert found[claim][1] in (OPEN, NOT), claim
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cases", "share"), [(7, 1.0), (7, 4 / 7), (7, 5 / 7), (56, 4 / 7)])
 def test_noise_is_hardly_ever_taken_for_a_finding(cases, share):
     rng = np.random.default_rng(0)
@@ -591,6 +592,7 @@ def test_claim_of_the_same_ranking(digest, raw):
             assert should[3].startswith(f"{first.upper()} becomes {second.upper()} ")
 
 
+@pytest.mark.slow
 def test_a_ranking_that_changes_is_false_only_where_that_is_clear():
     for after, expected in ((("dca",), HOLDS), (("ls",), NOT), ((), OPEN)):
         found = verdicts(several(better=("dca",), after=after))
@@ -688,6 +690,7 @@ def spoilt(digest, what):
     return d
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "what", ["nan", "inf", "zero", "nothing within the slack", "one technique"]
 )
@@ -865,6 +868,7 @@ def test_what_the_figures_show(digest, raw):
     assert partly > 0
 
 
+@pytest.mark.slow
 def test_folder_of_results(digest, tmp_path, monkeypatch):
     written = set()
 

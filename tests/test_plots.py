@@ -294,6 +294,7 @@ def front(points):
     return sorted(kept)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("losses", [1, 2, 6])
 def test_frontier_curves(blank, losses):
     points, names = cloud(losses)
@@ -522,6 +523,7 @@ def distance(one, two):
 TOLERANCE = 4.0  # a shift by one pixel is 2 to 3, another colour or other data 9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PICTURES)
 def test_picture(name):
     if Version(mpl.__version__) < Version("3.10"):

@@ -97,6 +97,7 @@ def problems(draw):
     }
 
 
+@pytest.mark.slow
 @each_kind
 @each_form
 @given(problem=problems())

@@ -90,6 +90,7 @@ PROB = {k: tuple(f"p{j}" for j in range(k)) for k in (2, 3, 4, 40)}
 # --- the same sums ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_bins", [15, 7])
 def test_one_column_of_probabilities(make, n_bins):
     data = predictions()
@@ -102,6 +103,7 @@ def test_one_column_of_probabilities(make, n_bins):
     assert_equal(got.tables[()], want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 3, 4])
 def test_a_column_for_each_class(make, classes):
     data = predictions(classes=classes, seed=classes)
@@ -161,6 +163,7 @@ def test_without_groups(make_quick):
     assert_equal(got.tables[()], AuditTable.from_arrays(data["y"], data["p1"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("y", "labels"),
     [

@@ -152,6 +152,7 @@ def test_several_columns_are_shown_joined():
         line_of(text, name)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
 def test_many_groups():
     found = report(list(range(60)), n=1200, reference_group=5)
