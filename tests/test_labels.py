@@ -8,11 +8,22 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from equipoise import audit
+from equipoise import GroupTemperatureScaling, audit
 from equipoise._inputs import ColumnOrderWarning, InputError, column_labels
 from equipoise.calibration import FileCalibration
 from equipoise.cli import main
-from equipoise.metrics import expected_calibration_error, groupwise_calibration_error
+from equipoise.metrics import (
+    accuracy,
+    brier_score,
+    classwise_calibration_error,
+    equal_mass_calibration_error,
+    expected_calibration_error,
+    group_base_rates,
+    groupwise,
+    groupwise_calibration_error,
+    log_loss,
+    proportional_equality,
+)
 
 # --- the rule --------------------------------------------------------------------------------
 
@@ -152,3 +163,30 @@ def test_the_example_of_a_swapped_pair(tmp_path, monkeypatch):
     run("audit", "f.csv", *words, "--json", "a.json", "--fail-if", "accuracy < 0.6")
     (model,) = json.loads((tmp_path / "a.json").read_text())["models"]
     assert model["overall"]["ece"]["value"] < 0.06
+
+
+@pytest.mark.filterwarnings("ignore::equipoise._inputs.ColumnOrderWarning")
+def test_every_function_takes_the_names_of_a_frame():
+    frame = predictions(3)
+    names = [c for c in frame if c.startswith("prob_")]
+    given, in_order = frame[names], frame[sorted(names)].to_numpy()
+    y, sex = frame["y"], frame["sex"]
+    rates = group_base_rates(y, sensitive_features=sex)
+    for function in (expected_calibration_error, brier_score, log_loss, accuracy,
+                     classwise_calibration_error, equal_mass_calibration_error):  # fmt: skip
+        assert function(y, given) == function(y, in_order)
+    for kind in ("stochastic", "deterministic"):
+        options = {"sensitive_features": sex, "kind": kind}
+        want = proportional_equality(y, in_order, **options)
+        assert proportional_equality(y, given, **options) == want
+        for labels in (y, None):
+            found = proportional_equality(labels, given, base_rates=rates, **options)
+            assert found == pytest.approx(want)
+    by_group = groupwise(log_loss, y, given, sensitive_features=sex)
+    assert by_group == groupwise(log_loss, y, in_order, sensitive_features=sex)
+    scalings = [
+        GroupTemperatureScaling(from_proba=True).fit(p, y, sensitive_features=sex)
+        for p in (given, in_order)
+    ]
+    assert scalings[0].temperatures_ == pytest.approx(scalings[1].temperatures_)
+    assert scalings[0].classes_.tolist() == [name.removeprefix("prob_") for name in names]

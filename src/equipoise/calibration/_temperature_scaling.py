@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from equipoise._inputs import check_weights, class_count, encode_labels, matrix
+from equipoise._inputs import check_weights, class_count, column_names, encode_labels, matrix
 from equipoise.calibration._group_calibrator import GroupCalibrator, check_policy, encode_members
 from equipoise.calibration._saving import SavedAsJson
 from equipoise.calibration._scores import scores_of
@@ -207,7 +207,8 @@ class TemperatureScaling(SavedAsJson, BaseEstimator):
     ) -> Self:
         self._check_params()
         z = self._logits(logits, fitted=False)
-        codes, resolved = encode_labels(y, z.shape[1], labels, "y")
+        names = column_names(logits)
+        codes, resolved = encode_labels(y, z.shape[1], labels, "y", columns=names)
         if len(codes) != len(z):
             raise ValueError(f"y has {len(codes)} rows, but the scores have {len(z)}")
         weight = check_weights(sample_weight, len(z))

@@ -35,6 +35,7 @@ from equipoise.metrics._proportional_equality import (
     proportional_equality,
     proportional_equality_of,
     rate_ratios,
+    rates_table,
     ratio,
     stacked_proportional_equality,
 )
@@ -85,6 +86,7 @@ __all__ = [
     "proportional_equality",
     "proportional_equality_of",
     "rate_ratios",
+    "rates_table",
     "ratio",
     "reliability_curve",
     "reliability_of",

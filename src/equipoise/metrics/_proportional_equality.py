@@ -15,6 +15,8 @@ from equipoise._inputs import (
     check_weights,
     class_count,
     column,
+    column_labels,
+    column_names,
     encode,
     encode_groups,
     matrix,
@@ -143,34 +145,41 @@ def proportional_equality(
     >>> round(pe, 3)
     1.833
     """
-    prob = matrix(y_prob, "y_prob")
-    if labels is None and base_rates is not None:
-        rates = _plain_rates(base_rates)
-        known: tuple[Any, ...] = tuple(sorted({k for row in rates.values() for k in row}))
-        if len(known) == class_count(prob):
-            labels = known
-        elif y_true is None:
-            raise ValueError(
-                f"base_rates have the labels {known!r} for {class_count(prob)} columns of "
-                "probabilities; pass labels= with the label of each column, in order"
-            )
-    if y_true is None and base_rates is None:
-        raise ValueError("y_true is None: pass base_rates=group_base_rates(y_train, ...) instead")
     if kind not in ("stochastic", "deterministic"):
         raise ValueError(f"kind must be 'stochastic' or 'deterministic', got {kind!r}")
-    table = AuditTable.from_arrays(
+    table = rates_table(
         y_true,
-        prob,
+        y_prob,
+        base_rates,
+        "rates" if kind == "stochastic" else "decisions",
         sensitive_features=sensitive_features,
         y_pred=y_pred,
         labels=labels,
         sample_weight=sample_weight,
-        blocks={"rates" if kind == "stochastic" else "decisions"}
-        | ({"labels"} if base_rates is None else set()),
     )
     return proportional_equality_of(
         table, kind=kind, form=form, base_rates=base_rates, reference_group=reference_group
     )
+
+
+def rates_table(
+    y_true: Any, y_prob: Any, base_rates: Rates | None, block: str, *, labels: Any, **rows: Any
+) -> AuditTable:
+    """Sum up a block of the model's rates; the labels too where `base_rates` are not given."""
+    if y_true is None and base_rates is None:
+        raise ValueError("y_true is None: pass base_rates=group_base_rates(y_train, ...) instead")
+    if labels is None and base_rates is not None:
+        rates, n_classes = _plain_rates(base_rates), class_count(matrix(y_prob, "y_prob"))
+        known: list[Any] = sorted({k for row in rates.values() for k in row})
+        if len(known) == n_classes:
+            labels = column_labels(known, n_classes, columns=column_names(y_prob))
+        elif y_true is None:
+            raise ValueError(
+                f"base_rates have the labels {tuple(known)!r} for {n_classes} columns of "
+                "probabilities; pass labels= with the label of each column, in order"
+            )
+    blocks = {block} | ({"labels"} if base_rates is None else set())
+    return AuditTable.from_arrays(y_true, y_prob, labels=labels, blocks=blocks, **rows)
 
 
 def proportional_equality_of(

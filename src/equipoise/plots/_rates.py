@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise._inputs import class_count, matrix
-from equipoise.metrics import AuditTable, GroupRates, proportional_equality_of
+from equipoise.metrics import AuditTable, GroupRates, proportional_equality_of, rates_table
 from equipoise.plots._style import COLOURS, arms, axes_of, largest, legend, short_name
 
 if TYPE_CHECKING:
@@ -64,18 +63,8 @@ def plot_group_rates(
     names the number of groups left out.
     """
     rates = base_rates.rates if isinstance(base_rates, GroupRates) else base_rates
-    prob = matrix(y_prob, "y_prob")
-    if y_true is None and rates is None:
-        raise ValueError("y_true is None: pass base_rates=group_base_rates(y_train, ...) instead")
-    if labels is None and rates is not None:
-        known = sorted({k for row in rates.values() for k in row})  # type: ignore[type-var]
-        labels = known if len(known) == class_count(prob) else None
-    table = AuditTable.from_arrays(
-        y_true,
-        prob,
-        sensitive_features=sensitive_features,
-        labels=labels,
-        blocks={"rates"} | ({"labels"} if rates is None else set()),
+    table = rates_table(
+        y_true, y_prob, rates, "rates", labels=labels, sensitive_features=sensitive_features
     )
     title = "rates of data and model"
     if len(table.groups) > 1:
