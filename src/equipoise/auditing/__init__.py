@@ -1,6 +1,7 @@
 """Audits: figures with intervals, statistical verdicts, gates, and how they are shown."""
 
 from equipoise.auditing._audit import audit, audit_models, merge_audits
+from equipoise.auditing._distributions import spare_scipy
 from equipoise.auditing._gates import Gate, OnInterval, Outcome
 from equipoise.auditing._intervals import Interval, Intervals, intervals_from_table, wilson
 from equipoise.auditing._model_reports import AuditReports
@@ -25,5 +26,6 @@ __all__ = [
     "intervals_from_table",
     "merge_audits",
     "report_of",
+    "spare_scipy",
     "wilson",
 ]

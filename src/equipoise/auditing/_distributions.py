@@ -1,7 +1,7 @@
-"""Distribution functions by NumPy alone: importing scipy.special takes longer than a small audit.
+"""Distribution functions of scipy.special, and by NumPy alone where that must start fast.
 
-Names and values are those of scipy.special; a test holds them to 1e-9. Once it is imported, or has
-become worth its import, scipy.special itself is asked.
+Importing scipy.special takes longer than a small audit. After `spare_scipy`, which the command
+calls, these functions do without it until it is worth its import; a test holds both to 1e-9.
 """
 
 from __future__ import annotations
@@ -28,14 +28,21 @@ _erfc = np.frompyfunc(math.erfc, 1, 1)
 _lgamma = np.frompyfunc(math.lgamma, 1, 1)
 
 
+_spare = False
 _spent = 0
+
+
+def spare_scipy() -> None:
+    """Do without scipy.special from now on, where it is not imported and not worth its import."""
+    global _spare  # noqa: PLW0603 - of the whole process, as imports are
+    _spare = True
 
 
 def by_scipy(name: str, *values: Any, large: bool = False) -> Floats | None:
     """Return what scipy.special says, None while that is not worth its import."""
     global _spent  # noqa: PLW0603 - a count of what this process has asked
     _spent += max(map(np.size, values))
-    if not large and _spent <= BUDGET and "scipy.special" not in sys.modules:
+    if _spare and not large and _spent <= BUDGET and "scipy.special" not in sys.modules:
         return None
     from scipy import special
 

@@ -177,7 +177,9 @@ def _run(
     group: tuple[str, ...],
     **options: Any,
 ) -> AuditReports:
-    from equipoise.auditing import audit_models, merge_audits
+    from equipoise.auditing import audit_models, merge_audits, spare_scipy
+
+    spare_scipy()
 
     if options["train_label"] is not None and options["train"] is None:
         raise click.UsageError("--train-label is for --train")
