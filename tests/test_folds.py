@@ -4,15 +4,25 @@ import joblib
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold
+from sklearn.metrics import log_loss
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    LeaveOneGroupOut,
+    ShuffleSplit,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+)
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from equipoise import GroupCalibratedClassifier
-from equipoise.calibration._out_of_fold import stratified_folds
+from equipoise.calibration._out_of_fold import out_of_fold, stratified_folds
 from repair_data import agree, sample
 
 
@@ -82,6 +92,147 @@ def test_a_class_of_one_or_two_rows():
     y[70] = "only"
     model = GroupCalibratedClassifier(LogisticRegression()).fit(X, y)
     assert model.predict_proba(X).shape == (100, 3)
+
+
+# --- clusters -------------------------------------------------------------------------------
+
+
+def persons(n=120, each=4, seed=0):
+    """Near-duplicate rows of some persons, whose label the features say little about."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    y = np.where(X[:, 0] + 2 * rng.logistic(size=n) > 0, "yes", "no")
+    group = np.array(["f", "m"])[rng.integers(0, 2, n)]
+    who = rng.permutation(np.repeat(np.arange(n), each))
+    return X[who] + 1e-6 * rng.normal(size=(n * each, 3)), y[who], group[who], who
+
+
+def folds_used(monkeypatch, model, X, y, **rows):
+    """Fit, and return the folds and scores that the calibrators were fitted with."""
+    seen = {}
+
+    def spy(estimator, X, y, folds, *more):
+        seen["folds"] = folds
+        seen["scores"] = out_of_fold(estimator, X, y, folds, *more)
+        return seen["scores"]
+
+    monkeypatch.setattr("equipoise.calibration._classifier.out_of_fold", spy)
+    model.fit(X, y, **rows)
+    return seen["folds"], seen["scores"]
+
+
+@pytest.mark.parametrize(
+    ("cv", "count"),
+    [
+        (None, 5),
+        (3, 3),
+        (np.int64(4), 4),
+        (GroupKFold(4), 4),
+        (StratifiedGroupKFold(3, shuffle=True, random_state=0), 3),
+        (LeaveOneGroupOut(), 24),
+    ],
+)
+@pytest.mark.parametrize("ids", [str, int, float])
+@pytest.mark.filterwarnings("ignore::equipoise.calibration.BoundWarning")
+def test_no_cluster_is_in_two_folds(monkeypatch, cv, count, ids):
+    X, y, group, who = persons(24, 9)
+    clusters = [ids(w) for w in who]
+    model = GroupCalibratedClassifier(GaussianNB(), cv=cv)
+    folds, _ = folds_used(monkeypatch, model, X, y, sensitive_features=group, clusters=clusters)
+    assert len(folds) == count
+    assert sorted(np.concatenate([test for _, test in folds])) == list(range(len(y)))
+    for train, test in folds:
+        assert len(test)
+        assert not set(who[train]) & set(who[test])
+        assert len(train) + len(test) == len(y)
+
+
+def test_folds_of_clusters_are_stratified_by_label_and_group(monkeypatch):
+    X, y, group, who = persons(400)
+    model = GroupCalibratedClassifier(GaussianNB())
+    folds, _ = folds_used(monkeypatch, model, X, y, sensitive_features=group, clusters=who)
+    for label in ("no", "yes"):
+        for g in ("f", "m"):
+            share = [((y == label) & (group == g))[test].mean() for _, test in folds]
+            assert max(share) - min(share) < 0.02
+
+
+@pytest.mark.filterwarnings("ignore::equipoise.calibration.BoundWarning")
+def test_out_of_fold_scores_of_a_memorising_model_are_honest_with_clusters_only(monkeypatch):
+    X, y, group, who = persons()
+    model = GroupCalibratedClassifier(KNeighborsClassifier(1), cv=StratifiedKFold(5))
+    _, leaking = folds_used(monkeypatch, model, X, y, sensitive_features=group)
+    model.set_params(cv=5)
+    _, honest = folds_used(monkeypatch, model, X, y, sensitive_features=group, clusters=who)
+    right = [(model.classes_[scores.argmax(axis=1)] == y).mean() for scores in (leaking, honest)]
+    fresh_X, fresh_y, *_ = persons(2000, 1, seed=1)
+    truth = KNeighborsClassifier(1).fit(X, y).score(fresh_X, fresh_y)
+    assert right[0] > 0.95
+    assert right[1] == pytest.approx(truth, abs=0.1)
+    assert truth < 0.65
+    # what leaks makes the model look as sure as it is wrong
+    for method in ("temperature", "platt"):
+        model.set_params(method=method, cv=5).fit(X, y, sensitive_features=group, clusters=who)
+        fresh_group = np.resize(["f", "m"], len(fresh_y))
+        prob = model.predict_proba(fresh_X, sensitive_features=fresh_group)
+        assert log_loss(fresh_y, prob, labels=["no", "yes"]) < 0.75
+
+
+@pytest.mark.parametrize(
+    ("clusters", "cv", "message"),
+    [
+        (lambda w: w[:-1], 5, "clusters has 479 rows, but y has 480"),
+        (lambda w: np.where(w == w[3], np.nan, w), 5,
+         "clusters has 4 missing values, the first in row .*give each an id of its own"),
+        (lambda w: [None, *map(str, w[1:])], 5, "clusters has 1 missing value, the first in row 0"),
+        (lambda w: np.stack([w, w], 1), 5, "clusters must be a single column, got 2 columns"),
+        (lambda w: w % 3, 5, "clusters has 3 distinct ids, too few for 5 folds; use 3 folds"),
+        (lambda w: w % 3, GroupKFold(4), "3 distinct ids, too few for 4 folds; use 3 folds"),
+        (lambda w: w * 0, 2, "clusters has 1 distinct id, too few for 2 folds; .* at least 2"),
+        (lambda w: w * 0, LeaveOneGroupOut(), "clusters has 1 distinct id, too few for 2 folds"),
+        (lambda w: w, KFold(3), r"cv \(KFold\) has rows of one cluster on both sides of fold 0; "
+         "pass a number, or a splitter .* GroupKFold"),
+        (lambda w: w, StratifiedKFold(3), r"cv \(StratifiedKFold\) .* GroupKFold"),
+        (lambda w: w, list(KFold(2).split(np.zeros(480))), r"cv \(list\) .* GroupKFold"),
+    ],
+)  # fmt: skip
+def test_clusters_that_cannot_be_used(clusters, cv, message):
+    X, y, group, who = persons()
+    model = GroupCalibratedClassifier(Unused(), cv=cv)
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, y, sensitive_features=group, clusters=clusters(who))
+
+
+class Unused(GaussianNB):
+    """A classifier that must not be fitted."""
+
+    def fit(self, *_, **__):
+        raise AssertionError
+
+
+@pytest.mark.filterwarnings("ignore::equipoise.calibration.BoundWarning")
+def test_folds_by_hand_may_keep_clusters_together():
+    X, y, group, who = persons()
+    folds = list(GroupKFold(3).split(X, y, who))
+    by_hand, split = (
+        GroupCalibratedClassifier(GaussianNB(), cv=cv)
+        .fit(X, y, sensitive_features=group, clusters=who)
+        .temperatures_
+        for cv in (folds, GroupKFold(3))
+    )
+    assert by_hand == split
+
+
+@pytest.mark.filterwarnings("ignore::equipoise.calibration.BoundWarning")
+def test_clusters_of_few_rows():
+    X, y, _ = sample(8)
+    y[:4], y[4:] = "ay", "bee"
+    model = GroupCalibratedClassifier(GaussianNB(), cv=5)
+    model.fit(X, y, clusters=np.arange(8))
+    frozen = GroupCalibratedClassifier(FrozenEstimator(model.estimator_), cv=5)
+    frozen.fit(X, y, clusters=np.zeros(8))  # nothing is divided
+    with pytest.raises(ValueError, match="clusters has 7 rows, but y has 8"):
+        frozen.fit(X, y, clusters=np.zeros(7))
 
 
 # --- scores ---------------------------------------------------------------------------------

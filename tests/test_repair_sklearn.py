@@ -9,7 +9,13 @@ from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_predict, cross_validate
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    StratifiedKFold,
+    cross_val_predict,
+    cross_validate,
+)
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -357,3 +363,36 @@ def test_groups_reach_an_estimator_that_asks_for_them():
     # without routing it never gets them
     model = GroupCalibratedClassifier(clone(net), cv=2).fit(X, y, sensitive_features=group)
     assert model.estimator_.groups_ == []
+
+
+class Recorder(GaussianNB):
+    """A classifier that keeps the clusters it is fitted with."""
+
+    def fit(self, X, y, clusters=None):
+        self.clusters_ = clusters
+        return super().fit(X, y)
+
+
+def test_clusters_are_routed():
+    X, y, _ = sample(200)
+    who = np.arange(200) // 4
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = GroupCalibratedClassifier(Recorder().set_fit_request(clusters=True), cv=2)
+        model.set_fit_request(clusters=True)
+        pipe = make_pipeline(StandardScaler(), model).fit(X, y, clusters=who)
+        assert pipe[-1].estimator_.clusters_.tolist() == who.tolist()
+        # inside cross-validation each fold gets the clusters of its rows
+        params = {"clusters": who, "groups": who}
+        folds = GroupKFold(2)
+        found = cross_validate(
+            model, X, y, cv=folds, params=params, return_estimator=True, error_score="raise"
+        )
+        for (train, _), fitted in zip(folds.split(X, y, who), found["estimator"], strict=True):
+            assert fitted.estimator_.clusters_.tolist() == who[train].tolist()
+        silent = GroupCalibratedClassifier(GaussianNB(), cv=2)
+        with pytest.raises(ValueError, match="clusters"):
+            make_pipeline(StandardScaler(), silent).fit(X, y, clusters=who)
+        silent.fit(X, y, clusters=who)
+    # without routing the estimator never gets them
+    model = GroupCalibratedClassifier(Recorder(), cv=2).fit(X, y, clusters=who)
+    assert model.estimator_.clusters_ is None

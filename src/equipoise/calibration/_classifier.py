@@ -26,6 +26,7 @@ from equipoise.calibration._out_of_fold import (
     SCORES,
     check_scores,
     class_scores,
+    encode_clusters,
     folds_of,
     out_of_fold,
 )
@@ -61,7 +62,8 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
         Of several classes, platt, isotonic and beta take each against the rest.
     cv
         Number of folds, spread over label and group; a splitter; or an iterable of (train, test)
-        rows. Every row has to be in one test fold. No effect on a `FrozenEstimator`.
+        rows. Every row has to be in one test fold, and with `clusters` every cluster. No effect on
+        a `FrozenEstimator`.
     sensitive_columns
         Name or names of the columns of X that hold the group, instead of `sensitive_features`. Use
         it inside cross-validation, where each fold needs the groups of its own rows. The estimator
@@ -95,7 +97,7 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
     Notes
     -----
     `sample_weight` is passed to the estimator if its `fit` takes it, with scikit-learn's metadata
-    routing if it asks for it; `sensitive_features` only if it asks for it.
+    routing if it asks for it; `sensitive_features` and `clusters` only if it asks for them.
 
     Examples
     --------
@@ -171,7 +173,13 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
     # --- fit ---
 
     def fit(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        clusters: Any = None,
     ) -> Self:
         """Fit the estimator and the calibrators.
 
@@ -185,6 +193,9 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
             One column, or several whose intersection is meant. None: one common calibrator.
         sample_weight
             Weight of each row, in the estimator (if it takes weights) and in the calibration.
+        clusters
+            Id of each row's cluster, such as the person it is about: rows of one cluster are in one
+            fold. A splitter `cv` gets them as its `groups`. No effect on a `FrozenEstimator`.
         """
         self._check_params()
         check_scores(self.estimator)
@@ -201,13 +212,19 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
         # scikit-learn's contract wants a ValueError for weights of two columns
         weight = None if sample_weight is None else column_or_1d(sample_weight)
         weight = check_weights(weight, len(y))
-        passed = self._routed("fit", sensitive_features=sensitive_features, sample_weight=weight)
+        together = None if clusters is None else encode_clusters(clusters, len(y))
+        passed = self._routed(
+            "fit",
+            sensitive_features=sensitive_features,
+            sample_weight=weight,
+            clusters=clusters,
+        )
         if frozen:
             self.estimator_ = self.estimator
             scores = class_scores(self.estimator_, X, self.classes_, passed)
         else:
             places = np.zeros_like(codes) if members is None else members
-            folds = folds_of(self.cv, X, y, codes, places, self.classes_)
+            folds = folds_of(self.cv, X, y, codes, places, self.classes_, together)
             scores = out_of_fold(self.estimator, X, y, folds, self.classes_, passed, self.n_jobs)
             self.estimator_ = clone(self.estimator).fit(X, y, **passed.fit)
         fitted = GroupCalibrator.fit(

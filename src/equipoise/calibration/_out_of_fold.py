@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any
@@ -10,10 +11,10 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.model_selection import check_cv
+from sklearn.model_selection import StratifiedGroupKFold, check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
-from equipoise._inputs import recode
+from equipoise._inputs import column, counted, encode, recode
 from equipoise.calibration._scores import scores_of
 
 Floats = NDArray[np.float64]
@@ -109,17 +110,86 @@ def stratified_folds(codes: Ints, members: Ints, n_folds: int) -> list[Fold]:
     return [(rows[fold != k], rows[fold == k]) for k in range(min(n, n_folds))]
 
 
+def encode_clusters(clusters: Any, n: int) -> Ints:
+    """Return each row's cluster as a number; raise if an id is missing."""
+    codes, _ = encode(column(clusters, "clusters"), "clusters")
+    if len(codes) != n:
+        raise ValueError(f"clusters has {len(codes)} rows, but y has {n}")
+    if (missing := codes < 0).any():
+        raise ValueError(
+            f"clusters has {counted(int(missing.sum()), 'missing value')}, the first in row "
+            f"{int(np.argmax(missing))}; drop those rows, or give each an id of its own"
+        )
+    return codes.astype(np.int64)
+
+
+def clustered_folds(codes: Ints, members: Ints, clusters: Ints, n_folds: int) -> list[Fold]:
+    """Divide whole clusters into folds of similar composition by label and group.
+
+    Examples
+    --------
+    >>> codes, clusters = np.array([0, 1, 0, 1, 0, 1]), np.array([0, 0, 1, 1, 2, 2])
+    >>> folds = clustered_folds(codes, np.zeros(6, int), clusters, 3)
+    >>> [test.tolist() for _, test in folds]
+    [[0, 1], [2, 3], [4, 5]]
+    """
+    cell = codes * (int(members.max()) + 1) + members
+    if np.bincount(cell).max() < n_folds:  # scikit-learn needs one that reaches every fold
+        cell = np.zeros_like(cell)
+    with warnings.catch_warnings():
+        # labels that are rare in a group cannot be in every fold
+        warnings.simplefilter("ignore", UserWarning)
+        folds = list(StratifiedGroupKFold(n_folds).split(cell, cell, clusters))
+    return [fold for fold in folds if len(fold[1])]
+
+
+def _clustered(
+    cv: Any, X: Any, y: NDArray[Any], codes: Ints, members: Ints, clusters: Ints
+) -> list[Fold]:
+    """Return folds that split no cluster."""
+    wanted = int(cv) if isinstance(cv, Integral) else getattr(cv, "n_splits", 2)
+    count = len(np.unique(clusters))
+    if count < max(2, wanted):
+        raise ValueError(
+            f"clusters has {counted(count, 'distinct id')}, too few for {max(2, wanted)} folds; "
+            + (f"use {count} folds" if count > 1 else "folds need at least 2 clusters")
+        )
+    if isinstance(cv, Integral):
+        return clustered_folds(codes, members, clusters, wanted)
+    splitter = check_cv(cv, y, classifier=True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The groups parameter is ignored")  # refused below
+        folds = [(np.asarray(a), np.asarray(b)) for a, b in splitter.split(X, y, clusters)]
+    for number, (train, test) in enumerate(folds):
+        if np.isin(clusters[test], clusters[train]).any():
+            raise ValueError(
+                f"cv ({type(cv).__name__}) has rows of one cluster on both sides of fold {number}; "
+                "pass a number, or a splitter that keeps clusters together, such as GroupKFold or "
+                "StratifiedGroupKFold"
+            )
+    return folds
+
+
 def folds_of(
-    cv: Any, X: Any, y: NDArray[Any], codes: Ints, members: Ints, classes: NDArray[Any]
+    cv: Any,
+    X: Any,
+    y: NDArray[Any],
+    codes: Ints,
+    members: Ints,
+    classes: NDArray[Any],
+    clusters: Ints | None = None,
 ) -> list[Fold]:
     """Return the folds, each row in one test fold and every class in every training part.
 
-    `codes` and `members` are each row's place among the classes and groups.
+    `codes`, `members` and `clusters` are each row's class, group and cluster as numbers; the rows
+    of a cluster are in one fold.
     """
     cv = 5 if cv is None else cv
-    if isinstance(cv, Integral):
-        if cv < 2:
-            raise ValueError(f"cv must be at least 2 folds, got {cv!r}")
+    if isinstance(cv, Integral) and cv < 2:
+        raise ValueError(f"cv must be at least 2 folds, got {cv!r}")
+    if clusters is not None:
+        folds = _clustered(cv, X, y, codes, members, clusters)
+    elif isinstance(cv, Integral):
         folds = stratified_folds(codes, members, int(cv))
     else:
         split = check_cv(cv, y, classifier=True).split(X, y)
