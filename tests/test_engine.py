@@ -80,7 +80,7 @@ def plain_loop(split, config, epochs, *, batch_size, hidden_layer_sizes, dtype, 
             yield [net(torch.from_numpy(p.X).to(dtype)).numpy() for p in (split.val, split.test)]
 
 
-def plain_columns(split, val, test):
+def plain_columns(split, val, test, reference=0):
     """Measure logits by the plain functions."""
     bounds, labels = (0.05, 20.0), tuple(range(val.shape[1]))
     common = TemperatureScaling(bounds=bounds).fit(val, split.val.y, labels=labels)
@@ -108,6 +108,7 @@ def plain_columns(split, val, test):
             found |= {f"{name}{how}_ece15_{g}": e for g, e in grouped.items()}
             found[f"{name}{how}_log_loss"] = log_loss(part.y, p, **known)
             pe = {"sensitive_features": part.group, "base_rates": rates, **known}
+            pe["reference_group"] = reference
             found[f"{name}{how}_pe"] = proportional_equality(None, p, **pe)
         found[f"{name}_accuracy"] = accuracy(part.y, probs[""], **known)
         found[f"{name}_pe_deterministic"] = proportional_equality(
@@ -147,6 +148,26 @@ def test_a_mixed_stack_equals_the_plain_loop(classes, groups, output_relu):
                     value, rel=tolerance, abs=1e-9, nan_ok=True
                 ), (config, e, name)
     assert not result.diverged
+
+
+@pytest.mark.filterwarnings(
+    "ignore:proportional equality", "ignore::equipoise.calibration.CalibrationWarning"
+)
+@pytest.mark.parametrize("reference", [1, 2])
+def test_pe_compares_with_the_reference(reference):
+    split = make_split(groups=3)
+    config = Config("mmce", (0.2, 0.3, 0.5), 2.0, 0, 1e-2)
+    found = train_stack(split, [config], max_epochs=2, reference=reference, **SMALL).columns
+    usual = train_stack(split, [config], max_epochs=2, **SMALL).columns
+    for e, logits in enumerate(plain_loop(split, config, 2, **SMALL)):
+        expected = plain_columns(split, *logits, reference)
+        assert set(found) == {*expected, "train_loss", "diverged"}
+        for name, value in expected.items():
+            assert found[name][0, e] == pytest.approx(value, rel=1e-6, abs=1e-9), name
+    # nothing else depends on it
+    changed = {name for name in found if not np.allclose(found[name], usual[name])}
+    assert changed
+    assert all("pe" in name.split("_") for name in changed)
 
 
 def test_a_run_is_the_same_alone_and_in_any_stack():
@@ -337,6 +358,7 @@ def test_an_error_inside_a_chunk_reaches_the_caller():
         ([Config("mmce", lam=-1.0)], {}, "lam must be finite"),
         ([Config()], {"max_epochs": 0}, "max_epochs and batch_size must be positive"),
         ([Config()], {"keep_epochs": (4,)}, r"keep_epochs must be within 1\.\.3, got \[4\]"),
+        ([Config()], {"reference": 2}, r"reference must be a group within 0\.\.1, got 2"),
     ],
 )
 def test_mistakes_are_named_before_any_work(configs, options, message):

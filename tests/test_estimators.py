@@ -18,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import oracle_metrics as oracle
 from equipoise import GroupwiseMLPClassifier
 from equipoise._files import write_model
 from equipoise.metrics import log_loss
@@ -89,6 +90,39 @@ def test_it_is_the_engine_with_one_configuration():
         np.testing.assert_array_equal(bias, b.numpy())
     assert model.history_["log_loss"] == pytest.approx(result.columns["val_log_loss"][0], rel=1e-6)
     assert model.n_iter_ == model.best_epoch_ == 4
+
+
+def test_the_reference_group(tmp_path, monkeypatch):
+    X, y, group = sample(300)
+    group[:60] = "m"
+    options = {"calibrate": None, "early_stopping": "pe", **FAST | {"max_epochs": 4}}
+    seed = np.random.RandomState(0).randint(np.iinfo(np.int32).max, size=3)[0]
+    found = {}
+    for reference in (None, "f", "m"):
+        model = GroupwiseMLPClassifier(reference_group=reference, **options)
+        model.fit(X, y, sensitive_features=group)
+        model.save(tmp_path / "model")
+        loaded = GroupwiseMLPClassifier.load(tmp_path / "model")
+        assert model.reference_group_ == loaded.reference_group_ == (reference or "m")
+        found[reference] = model.history_
+        split = hold_out(checked_rows(model, X, y, group, None), 0.125, seed)
+        rest, val = split.train.rows, split.val.rows
+        pe = oracle.proportional_equality(
+            oracle.group_rates((y[rest] == "bee").astype(int), group[rest].tolist(), 2),
+            oracle.model_rates(model.predict_proba(X[val]), group[val].tolist()),
+            reference=model.reference_group_,
+        )
+        assert model.history_["pe"][model.best_epoch_ - 1] == pytest.approx(pe, rel=1e-5)
+    assert found[None] == found["m"]
+    assert found["f"]["pe"] != found["m"]["pe"]
+    assert found["f"]["ece"] == pytest.approx(found["m"]["ece"])
+
+    monkeypatch.setattr("equipoise.training._mlp.epochs_of", None)
+    model.set_params(reference_group="x")
+    with pytest.raises(ValueError, match=r"'x' is not one of the groups \('f', 'm'\)"):
+        model.fit(X, y, sensitive_features=group)
+    with pytest.raises(ValueError, match="needs groups; pass sensitive_features"):
+        model.fit(X, y)
 
 
 @pytest.mark.parametrize("metric", ["log_loss", "ece", "pe", "accuracy"])

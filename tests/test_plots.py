@@ -226,8 +226,9 @@ def test_rates(blank, groups, classes):
     for (k, g), (x, q) in marks.items():
         own = g if isinstance(next(iter(data)), str) else int(g)
         assert (x, q) == pytest.approx((data[own][int(k)], model[own][int(k)]), abs=1e-9)
-    pe = oracle.proportional_equality(data, model)
-    assert ax.get_title() == f"rates of data and model; PE {pe:.3f}"
+    largest = max(sorted(data), key=a.tolist().count)
+    pe = oracle.proportional_equality(data, model, reference=largest)
+    assert ax.get_title() == f"rates of data and model; PE {pe:.3f}, compared with {largest}"
     assert legend(ax) == ["data, 95% interval", "model's mean probability"]
     for ends, centre in zip(
         bars(ax.containers[0]), np.transpose(ax.containers[0].lines[0].get_data()), strict=True
@@ -246,14 +247,18 @@ def test_rates_against_those_of_the_training_labels(blank):
     model = oracle.model_rates(prob[600:].tolist(), a[600:].tolist())
     for (k, g), found in rate_marks(ax).items():
         assert found == pytest.approx((data[g][int(k)], model[g][int(k)]), abs=1e-9)
-    assert f"PE {oracle.proportional_equality(data, model):.3f}" in ax.get_title()
+    largest = max(sorted(data), key=a[600:].tolist().count)
+    pe = oracle.proportional_equality(data, model, reference=largest)
+    assert f"PE {pe:.3f}, compared with {largest}" in ax.get_title()
     assert legend(ax)[0] == "base rates"
     assert not ax.containers[0].has_xerr
     again = plot_group_rates(
         y[600:], prob[600:], sensitive_features=a[600:], base_rates=rates.rates,
-        ax=Figure().subplots(),
+        reference_group="c", ax=Figure().subplots(),
     )  # fmt: skip
     assert rate_marks(again) == rate_marks(ax)
+    pe = oracle.proportional_equality(data, model, reference="c")
+    assert f"PE {pe:.3f}, compared with c" in again.get_title()
 
 
 def test_rates_of_one_group_have_no_pe(blank):
@@ -278,7 +283,7 @@ def test_infinite_pe_warns(blank):
         ax = plot_group_rates(
             [0, 0, 0, 1], [0.1, 0.2, 0.3, 0.9], sensitive_features=list("aabb"), ax=blank
         )
-    assert ax.get_title().endswith("PE inf")
+    assert ax.get_title().endswith("PE inf, compared with a")
 
 
 # --- frontier --------------------------------------------------------------------------------

@@ -101,9 +101,11 @@ def test_a_group_of_a_metric_frame_with_only_two_of_three_labels():
 # --- scikit-learn ----------------------------------------------------------------------------
 
 
-def oracle_pe(y, prob, groups, **options):
+def oracle_pe(y, prob, groups, reference="f", **options):
     return oracle.proportional_equality(
-        oracle.group_rates(y, groups, prob.shape[1]), oracle.model_rates(prob, groups, **options)
+        oracle.group_rates(y, groups, prob.shape[1]),
+        oracle.model_rates(prob, groups, **options),
+        reference=reference,
     )
 
 
@@ -121,6 +123,10 @@ SCORERS = {
     "hard pe": (
         GroupScorer(metrics.proportional_equality, kind="deterministic"),
         functools.partial(oracle_pe, kind="deterministic"),
+    ),
+    "pe against m": (
+        GroupScorer(metrics.proportional_equality, reference_group="m"),
+        functools.partial(oracle_pe, reference="m"),
     ),
 }
 FOLDS = KFold(3, shuffle=True, random_state=0)
@@ -236,3 +242,11 @@ def test_parameters_reach_the_metric_and_a_typo_raises():
         GroupScorer(metrics.proportional_equality, kinds="x")(
             model, X, y, sensitive_features=groups
         )
+
+
+def test_an_unknown_reference_group_is_named():
+    X, y, groups, *_ = data(2)
+    scorer = GroupScorer(metrics.proportional_equality, reference_group="x")
+    with pytest.raises(ValueError, match=r"'x' is not one of the groups \('f', 'm'\)"):
+        scorer(LogisticRegression().fit(X, y), X, y, sensitive_features=groups)
+    assert repr(scorer) == "GroupScorer(proportional_equality, reference_group='x')"

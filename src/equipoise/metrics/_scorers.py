@@ -11,6 +11,9 @@ A model that reads the group from a column of X must decline `sensitive_features
 
 Scorers are maximised, so they return the metric times -1. Where the metric of a fold is infinite or
 nan (a class is never predicted for a group), so is the score.
+
+`neg_proportional_equality` compares with the first group in sorted order, since the largest may
+differ between folds; ``GroupScorer(proportional_equality, reference_group="m")`` names another.
 """
 
 from __future__ import annotations

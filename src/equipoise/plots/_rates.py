@@ -34,12 +34,14 @@ def plot_group_rates(
     sensitive_features: Any,
     labels: Any = None,
     base_rates: GroupRates | Mapping[Hashable, Mapping[Hashable, float]] | None = None,
+    reference_group: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw the rate of each class in each group, in the data and by the model.
 
     The data's rate is the share of the label, with its 95% interval (Wilson's); the model's is
-    its mean probability. The title has their stochastic proportional equality.
+    its mean probability. The title has their stochastic proportional equality, and the group that
+    it compares with.
 
     Parameters
     ----------
@@ -54,6 +56,8 @@ def plot_group_rates(
     base_rates
         Rates of the training labels, from `group_base_rates`, drawn without intervals instead of
         those of `y_true`.
+    reference_group
+        The group that PE compares the others with; by default the one with most rows.
     ax
         Axes to draw on; by default those of a new figure, high enough for all groups.
 
@@ -68,8 +72,10 @@ def plot_group_rates(
     )
     title = "rates of data and model"
     if len(table.groups) > 1:
-        pe = proportional_equality_of(table, base_rates=rates)
-        title += f"; PE {pe:.3f}"
+        if reference_group is None:
+            reference_group = table.groups[int(table["rows"].argmax())]
+        pe = proportional_equality_of(table, base_rates=rates, reference_group=reference_group)
+        title += f"; PE {pe:.3f}, compared with {short_name(reference_group)}"
     weight = table["weight"][:, None]
     model = table["probability"] / weight
     data = table["labels"] / weight if rates is None else _given(rates, table)

@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from equipoise._files import write_model
-from equipoise._inputs import decode, from_plain, to_plain
+from equipoise._inputs import decode, from_plain, shown, to_plain
 from equipoise.calibration import GroupTemperatureScaling
 from equipoise.datasets import Split
 from equipoise.search._choice import check_objective, within_slack
@@ -32,6 +32,7 @@ from equipoise.training import (
     GroupwiseMLPClassifier,
     checked_rows,
     group_shares,
+    reference_place,
     train_stack,
 )
 
@@ -88,6 +89,9 @@ class FrontierSearch(GroupEstimator):
         small group stays as it is); "keep"; or "error".
     shrinkage, unseen_group, sensitive_columns
         As in `GroupwiseMLPClassifier`.
+    reference_group
+        The group that PE compares the others with: by default the one with most rows, of several
+        the first in sorted order.
     refit
         Whether `fit` ends with the model of the default choice, trained on all rows.
     time_limit
@@ -101,13 +105,15 @@ class FrontierSearch(GroupEstimator):
     ----------
     results_ : pandas frame with a row per configuration, split and epoch
     frontier_ : pandas frame of the points on the frontier of validation PE and ECE, with their
-        test figures, 95% intervals over the splits and the frequency of being on the frontier
+        test figures, 95% intervals over the splits, the frequency of being on the frontier, and
+        the reference group of PE
     verdict_ : str, whether the choice beats cross-entropy given as many runs
     comparison_ : dict, the numbers behind the verdict
     best_estimator_ : the model of the default choice
     pooled_ : dict from group to its rows, of the groups that were pooled
     stopped_ : bool, whether the search was stopped before its end
     classes_, groups_ : labels, and groups after pooling
+    reference_group_ : the group that PE compares the others with; None without groups
 
     Examples
     --------
@@ -143,6 +149,7 @@ class FrontierSearch(GroupEstimator):
         shrinkage: float = 20.0,
         unseen_group: Literal["error", "global", "mixture"] = "error",
         sensitive_columns: str | list[str] | None = None,
+        reference_group: Any = None,
         refit: bool = True,
         time_limit: float | None = None,
         progress: Callable[[int, int], None] | bool = False,
@@ -166,6 +173,7 @@ class FrontierSearch(GroupEstimator):
         self.shrinkage = shrinkage
         self.unseen_group = unseen_group
         self.sensitive_columns = sensitive_columns
+        self.reference_group = reference_group
         self.refit = refit
         self.time_limit = time_limit
         self.progress = progress
@@ -196,9 +204,11 @@ class FrontierSearch(GroupEstimator):
         started = time.monotonic()
         self._check_params()
         rows = checked_rows(self, X, y, sensitive_features, sample_weight)
+        place = reference_place(self.reference_group, rows.group, rows.groups)
         members, self.groups_, self.pooled_ = pooled_groups(
             rows, self.min_group_size, self.small_groups
         )
+        self.reference_group_ = self._reference(rows.groups[place]) if rows.groups else None
         self.classes_ = rows.classes
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         share = group_shares(members, rows.weight, len(self.groups_))
@@ -210,10 +220,24 @@ class FrontierSearch(GroupEstimator):
         # kept for `select`, which trains on all rows
         self._rows, self._members, self._seed = rows, members, seed
         self.verdict_, self.comparison_ = self._found.verdict(self.objective, self.slack)
+        if len(self.groups_) > 1 and self.objective != "ece":
+            self.verdict_ += f" PE compares with group {shown(self.reference_group_)!r}."
+            self.comparison_["reference_group"] = self.reference_group_
         self.__dict__.pop("best_estimator_", None)
         if self.refit:
             self.best_estimator_ = self.select()
         return self
+
+    def _reference(self, group: Hashable) -> Hashable:
+        """Return the reference group after pooling."""
+        if group not in self.pooled_:
+            return group
+        if self.reference_group is not None:
+            raise ValueError(
+                f"reference_group {group!r} has fewer than min_group_size={self.min_group_size} "
+                "rows, so it is pooled; name a larger group, or pass small_groups='keep'"
+            )
+        return POOLED  # the largest is small, and so are all
 
     def _check_params(self) -> None:
         names = self._loss_names()
@@ -253,6 +277,7 @@ class FrontierSearch(GroupEstimator):
         columns: dict[str, Floats] = {}
         done, self.stopped_, rate = 0, False, float(self.learning_rate)
         end = np.inf if self.time_limit is None else started + self.time_limit
+        reference = self.groups_.index(self.reference_group_) if self.groups_ else 0
         with Bar(self.progress, math.prod(shape), len(trials) * len(splits), "searching") as bar:
 
             def train(split: Split, configs: list[Config], split_seed: int) -> dict[str, Floats]:
@@ -272,6 +297,7 @@ class FrontierSearch(GroupEstimator):
                     batch_size=self.batch_size,
                     hidden_layer_sizes=self._hidden(),
                     split_seed=split_seed,
+                    reference=reference,
                     # as many chunks as threads, all of one size
                     chunk=min(CHUNK, max(8, -(-len(configs) // torch.get_num_threads()))),
                     progress=step,
@@ -318,7 +344,8 @@ class FrontierSearch(GroupEstimator):
     @property
     def frontier_(self) -> pd.DataFrame:
         """The frontier of validation PE and ECE within the slack, and its test figures."""
-        return self._tradeoffs().frontier(self.slack)
+        frame = self._tradeoffs().frontier(self.slack)
+        return frame.assign(reference_group=[self.reference_group_] * len(frame))
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the frontier of each loss on validation, and the default choice."""
@@ -328,12 +355,15 @@ class FrontierSearch(GroupEstimator):
         allowed = within_slack(table["val_accuracy"], self.slack)
         pairs = zip(table["loss"][allowed], table["calibrate"][allowed], strict=True)
         points = np.column_stack([table["val_pe"], table["val_ece"]])
+        against = ""
+        if self.groups_:  # a dollar sign would begin a formula
+            against = f", compared with {shown(self.reference_group_)}".replace("$", r"\$")
         return plot_frontier(
             points[allowed],
             loss=[t if c == "none" else f"{t} + {c}" for t, c in pairs],
             chosen=points[self._found.choice(self.objective, self.slack)["point"]],
             ax=ax,
-            xlabel="PE on validation",
+            xlabel=f"PE on validation{against}",
             ylabel="ECE on validation",
         )
 
@@ -403,6 +433,7 @@ class FrontierSearch(GroupEstimator):
             calibrate=calibrate,
             shrinkage=self.shrinkage,
             unseen_group=self.unseen_group,
+            reference_group=getattr(self, "reference_group_", None),
             random_state=getattr(self, "_seed", None),
         )
 

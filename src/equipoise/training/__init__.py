@@ -34,7 +34,13 @@ if TYPE_CHECKING:
     from equipoise.training._mlp import GroupwiseMLPClassifier
     from equipoise.training._progress import Bar
     from equipoise.training._rho import resolve_rho
-    from equipoise.training._rows import FitRows, checked_rows, group_shares, prepared
+    from equipoise.training._rows import (
+        FitRows,
+        checked_rows,
+        group_shares,
+        prepared,
+        reference_place,
+    )
     from equipoise.training._threads import run_in_threads, torch_threads
 
 __all__ = [
@@ -61,6 +67,7 @@ __all__ = [
     "mmce",
     "mmce_w",
     "prepared",
+    "reference_place",
     "resolve_rho",
     "run_column",
     "run_in_threads",

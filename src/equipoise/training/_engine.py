@@ -125,6 +125,7 @@ def train_stack(
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
     losses: Mapping[str, Loss] = LOSSES,
+    reference: int = 0,
     progress: Callable[[int, int], None] | bool = False,
 ) -> StackResult:
     """Train all configurations and measure each after every epoch.
@@ -157,11 +158,13 @@ def train_stack(
         Precision of weights and activations. Metrics are always float64.
     losses
         The loss that each name stands for.
+    reference
+        The group that PE compares the others with; the paper's is 0.
     progress
         True draws a bar on stderr; a function is called with the runs x epochs done and in all.
     """
     configs = tuple(configs)
-    _check(split, configs, max_epochs, batch_size, keep_epochs, losses)
+    _check(split, configs, max_epochs, batch_size, keep_epochs, losses, reference)
     n_classes = _n_classes(split)
     # a chunk shares its learning rate, and losses stand together, so that each is one call
     order = sorted(range(len(configs)), key=lambda i: (configs[i].learning_rate, _kind(configs[i])))
@@ -187,6 +190,7 @@ def train_stack(
             device=device,
             dtype=dtype,
             losses=losses,
+            reference=reference,
         ):
             with lock:
                 for name, values in epoch.columns.items():
@@ -220,11 +224,13 @@ def epochs_of(
     dtype: torch.dtype = torch.float32,
     measured: Sequence[str] = ("val", "test"),
     losses: Mapping[str, Loss] = LOSSES,
+    reference: int = 0,
 ) -> Iterator[Epoch]:
     """Train one chunk of configurations, which share a learning rate; yield after every epoch.
 
     A configuration whose logits are no longer finite is stopped and flagged; the others go on.
     `measured` names the parts of the split that are measured; temperatures are fitted on "val".
+    `reference` is the group that PE compares the others with.
     """
     n_classes = n_classes or _n_classes(split)
     train = RowTensors(split.train, device, dtype)
@@ -233,7 +239,7 @@ def epochs_of(
     network = StackedMLP(sizes, seeds, output_relu=output_relu, dtype=dtype, device=device)
     adam = Adam(network.parameters(), configs[0].learning_rate)
     loss = _Losses(configs, device, dtype, losses)
-    measure = Measure(split, n_classes, device, dtype, measured, batch_size)
+    measure = Measure(split, n_classes, device, dtype, measured, batch_size, reference)
     shuffle = torch.Generator().manual_seed(int(split_seed))
     alive = torch.ones(len(configs), dtype=torch.bool, device=device)
     product = max(a * b for a, b in itertools.pairwise(sizes)) * batch_size * len(configs)
@@ -332,6 +338,7 @@ def _check(
     batch: int,
     keep: Sequence[int],
     losses: Mapping[str, Loss],
+    reference: int,
 ) -> None:
     if not configs:
         raise ValueError("configs is empty; pass at least one Config")
@@ -350,6 +357,8 @@ def _check(
         raise ValueError(f"keep_epochs must be within 1..{max_epochs}, got {outside}")
     parts = {"train": split.train, "val": split.val, "test": split.test}
     n_groups = 1 + max(int(part.group.max(initial=0)) for part in parts.values())
+    if not 0 <= reference < n_groups:
+        raise ValueError(f"reference must be a group within 0..{n_groups - 1}, got {reference!r}")
     for config in configs:
         if isinstance(config.rho, tuple) and len(config.rho) < n_groups:
             raise ValueError(f"the data has {n_groups} groups, but {config} has fewer weights")

@@ -56,6 +56,7 @@ class Measure:
         dtype: torch.dtype,
         measured: Sequence[str],
         batch_size: int,
+        reference: int = 0,
     ) -> None:
         self.batch_size = batch_size
         self.parts = {name: getattr(split, name) for name in measured}
@@ -73,6 +74,10 @@ class Measure:
         count = np.bincount(cell, train.weight, self.n_groups * n_classes).reshape(-1, n_classes)
         with np.errstate(invalid="ignore"):
             self.rates = count / count.sum(1, keepdims=True)
+        # PE compares with the first group of a table, so tables have the reference first
+        self.order = [reference, *(g for g in self.groups if g != reference)]
+        self.place = np.argsort(self.order)
+        self.rates = self.rates[self.order]
         self.start: tuple[Any, Any] = (1.0, 1.0)
 
     def __call__(self, network: StackedMLP) -> tuple[dict[str, Floats], Tensor]:
@@ -110,7 +115,9 @@ class Measure:
         parts, n_groups = list(self.parts.values()), self.n_groups
         y = np.concatenate([part.y for part in parts])
         # a group of each part, so that one table holds all parts
-        group = np.concatenate([part.group + i * n_groups for i, part in enumerate(parts)])
+        group = np.concatenate(
+            [self.place[part.group] + i * n_groups for i, part in enumerate(parts)]
+        )
         weights = [part.weight for part in parts]
         known: dict[str, Any] = {
             "groups": tuple(range(len(parts) * n_groups)),
@@ -131,7 +138,7 @@ class Measure:
                 "log_loss": METRICS["log_loss"].of(pooled)[:, 0],
                 "pe": stacked_proportional_equality(table, self.rates, "stochastic"),
             }
-            for g, values in zip(self.groups, METRICS["ece"].of(table).T, strict=True):
+            for g, values in zip(self.order, METRICS["ece"].of(table).T, strict=True):
                 by_metric[f"ece15_{g}"] = values
             for metric, values in by_metric.items():
                 for how, each in zip(CALIBRATIONS, np.split(values, 3), strict=True):

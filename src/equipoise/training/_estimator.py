@@ -49,6 +49,7 @@ class GroupEstimator(ClassifierMixin, BaseEstimator):
             "params": {k: to_plain(v) for k, v in params.items()} | {"rho": rho},
             "classes": [to_plain(v) for v in self.classes_.tolist()],
             "groups": [to_plain(g) for g in self.groups_],
+            "reference": to_plain(self.reference_group_),
             "features": getattr(self, "feature_names_in_", np.array([])).tolist() or None,
         }
 
@@ -70,6 +71,7 @@ class GroupEstimator(ClassifierMixin, BaseEstimator):
         restored._check_params()
         restored.classes_ = np.array([from_plain(v) for v in about["classes"]])
         restored.groups_ = [from_plain(g) for g in about["groups"]]
+        restored.reference_group_ = from_plain(about["reference"])
         if about["features"] is not None:
             restored.feature_names_in_ = np.array(about["features"], dtype=object)
         restored._restore(about, arrays)

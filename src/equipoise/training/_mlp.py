@@ -27,7 +27,7 @@ from equipoise.training._epoch_metrics import BOUNDS
 from equipoise.training._estimator import GroupEstimator
 from equipoise.training._names import LOSS_NAMES, STOPPING
 from equipoise.training._rho import resolve_rho
-from equipoise.training._rows import checked_rows, group_shares, hold_out
+from equipoise.training._rows import checked_rows, group_shares, hold_out, reference_place
 from equipoise.training._run_columns import run_column
 
 Floats = NDArray[np.float64]
@@ -75,6 +75,9 @@ class GroupwiseMLPClassifier(GroupEstimator):
     sensitive_columns
         Names of the columns of X that hold the group, which are then not features. Groups are so
         split with the rows in cross-validation. Otherwise pass `sensitive_features`.
+    reference_group
+        The group that PE compares the others with: in `history_`, and in `early_stopping="pe"`. By
+        default the one with most rows, of several the first in sorted order.
     random_state
         Seed of held-out rows, initial weights and batches.
 
@@ -82,6 +85,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
     ----------
     classes_ : the labels, sorted
     groups_ : the groups' own values, sorted; empty if fitted without
+    reference_group_ : the group that PE compares the others with; None without groups
     temperatures_ : dict from group to temperature, where `calibrate="group"` and there are groups
     temperature_ : float, the common temperature, where `calibrate` is not None
     history_ : dict from metric to a list with a value per epoch
@@ -117,6 +121,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
         shrinkage: float = 20.0,
         unseen_group: Literal["error", "global", "mixture"] = "error",
         sensitive_columns: str | list[str] | None = None,
+        reference_group: Any = None,
         random_state: Any = None,
     ) -> None:
         self.loss = loss
@@ -133,6 +138,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
         self.shrinkage = shrinkage
         self.unseen_group = unseen_group
         self.sensitive_columns = sensitive_columns
+        self.reference_group = reference_group
         self.random_state = random_state
 
     # --- fit ---
@@ -158,11 +164,13 @@ class GroupwiseMLPClassifier(GroupEstimator):
         self._check_params()
         rows = checked_rows(self, X, y, sensitive_features, sample_weight)
         self.classes_, self.groups_ = rows.classes, rows.groups
+        place = reference_place(self.reference_group, rows.group, rows.groups)
+        self.reference_group_ = rows.groups[place] if rows.groups else None
         random = check_random_state(self.random_state)
         seeds = random.randint(np.iinfo(np.int32).max, size=3)
         split = hold_out(rows, self.validation_fraction, int(seeds[0]))
         self.preprocessor_ = split.preprocessor
-        self._train(split, seeds)
+        self._train(split, seeds, place)
         self._find_temperatures(split.val)
         return self
 
@@ -195,7 +203,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
         if not self.learning_rate > 0.0:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate!r}")
 
-    def _train(self, split: Split, seeds: NDArray[Any]) -> None:
+    def _train(self, split: Split, seeds: NDArray[Any], reference: int) -> None:
         share = group_shares(split.train.group, split.train.weight, len(self.groups_))
         rho = resolve_rho(self.rho, self.groups_, share)
         config = Config(self.loss, rho, self.lam, int(seeds[1]), float(self.learning_rate))
@@ -213,6 +221,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
             hidden_layer_sizes=self._hidden(),
             split_seed=int(seeds[2]),
             measured=("val",),
+            reference=reference,
         ):
             self.n_iter_ = epoch.number
             if epoch.columns["diverged"][0]:

@@ -38,6 +38,19 @@ def group_shares(group: Ints, weight: Floats | None, n_groups: int) -> Floats:
     return np.asarray(count / count.sum())
 
 
+def reference_place(reference: Any, group: Ints, groups: Sequence[Hashable]) -> int:
+    """Return the position of the group that PE compares the others with: by default the largest."""
+    if reference is None:
+        return int(np.bincount(group).argmax())
+    if reference not in groups:
+        raise ValueError(
+            f"reference_group {reference!r} is not one of the groups {tuple(groups)!r}"
+            if groups
+            else f"reference_group={reference!r} needs groups; pass sensitive_features"
+        )
+    return list(groups).index(reference)
+
+
 def checked_rows(
     estimator: Any, X: Any, y: Any, sensitive_features: Any, sample_weight: Any
 ) -> FitRows:
