@@ -23,6 +23,7 @@ import oracle_metrics as oracle
 from equipoise import GroupTemperatureScaling
 from equipoise._files import Reader, reader, write_batches
 from equipoise._inputs import text_of, typed
+from equipoise.calibration._out_of_fold import clustered_folds
 from equipoise.cli import main
 
 NOTES = ["plain", 'a "quoted" one', "comma, here", "two\nlines", "a\rb", "", "007", " spaced "]
@@ -191,10 +192,12 @@ def test_what_fitting_shows_and_saves(ending):
     sexes = frame["sex"].tolist()
     data = oracle.group_rates(y, sexes, 2)
     before, now = (
-        oracle.proportional_equality(data, oracle.model_rates(q.tolist(), sexes))
+        oracle.proportional_equality(data, oracle.model_rates(q.tolist(), sexes), reference="m")
         for q in (p, after)
     )
-    assert f"PE {before:.4f} before, {now:.4f} after" in " ".join(shown.split())
+    assert sexes.count("m") > sexes.count("f")
+    said = f"PE {before:.4f} before, {now:.4f} after (stochastic, compared with group m)"
+    assert said in " ".join(shown.split())
     assert f"Fitted to the 400 rows of d.{ending}, and measured on the same rows" in shown
     assert f"{scaling.temperature_:.4f}, the temperature of --unseen-group global" in shown
 
@@ -710,7 +713,7 @@ def test_shrinkage_and_bounds():
 def test_an_infinite_pe_is_said():
     frame = table_of()
     frame.loc[(frame["sex"] == "f") & (frame["y"] == "yes"), "sex"] = "m"
-    shown = fit(save(frame, "d.csv"))
+    shown = fit(save(frame, "d.csv"), "t.json", "--reference", "f")
     assert "Note: proportional equality: class 'yes' of group 'm' against 'f' is x/0" in shown
     assert "PE inf before, inf after" in " ".join(shown.split())
 
@@ -732,6 +735,121 @@ def test_many_groups_are_not_all_shown():
     bounds = [line for line in notes if "reached its bound" in line]
     assert len(bounds) == 1
     assert re.search(r"for (group 'g\d\d' \(T = [\d.]+\),? ){5}and \d+ more:", bounds[0])
+
+
+def test_the_reference_group():
+    frame = table_of()
+    save(frame.assign(sex=frame["sex"].map({"f": 1, "m": 2})), "d.csv")
+    others = fit("d.csv", "t.json", "--reference", "1.0")
+    p, y, sexes = frame["p"].tolist(), (frame["y"] == "yes").astype(int), frame["sex"].tolist()
+    data, model = oracle.group_rates(y.tolist(), sexes, 2), oracle.model_rates(p, sexes)
+    expected = oracle.proportional_equality(data, model, reference="f")
+    assert f"{expected:.4f} before" in others
+    assert "compared with group 1)" in others
+    shown = fit("d.csv", "u.json", "--reference", "2, x", group=("sex", "race"))
+    assert "compared with group 2, x)" in shown
+
+
+# --- clusters --------------------------------------------------------------------------------
+
+
+def clustered(persons=60, each=6, seed=0):
+    """Rows of some persons, whose answers agree more than their probabilities say."""
+    rng = np.random.default_rng(seed)
+    person = np.repeat(np.arange(persons), each)
+    log_odds = rng.normal(0, 1.5, persons)
+    y = (rng.random(persons) < 1 / (1 + np.exp(-0.6 * log_odds)))[person]
+    p = 1 / (1 + np.exp(-log_odds[person] - rng.normal(0, 0.1, len(person))))
+    return pd.DataFrame(
+        {
+            "person": [f"id{i:03}" for i in person],
+            "sex": np.where(person % 2, "f", "m"),
+            "y": np.where(y, "yes", "no"),
+            "p": p,
+        }
+    ).sample(frac=1, random_state=0)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.usefixtures("small")
+def test_clusters_are_cross_fitted(ending, monkeypatch):
+    folds = []
+
+    def spy(*arguments):
+        folds.extend(clustered_folds(*arguments))
+        return folds
+
+    monkeypatch.setattr("equipoise.calibration._predictions_file.clustered_folds", spy)
+    frame = clustered(300).reset_index(drop=True)
+    shown = fit(save(frame, f"d.{ending}"), "t.json", "--cluster", "person")
+    plain = fit(f"d.{ending}", "u.json")
+    assert f"d.{ending}, and measured out of fold, each person in one fold" in shown
+    assert Path("t.json").read_text() == Path("u.json").read_text()
+    p, y = frame["p"].to_numpy(), (frame["y"] == "yes").to_numpy().astype(int)
+    person, sex = frame["person"].to_numpy(), frame["sex"].to_numpy()
+    after = np.full(len(p), np.nan)
+    assert len(folds) == 5
+    for train, test in folds:
+        assert not set(person[train]) & set(person[test])
+        for g in "fm":
+            fitting, own = train[sex[train] == g], test[sex[test] == g]
+            t = best_temperature(np.stack([1 - p, p], 1)[fitting], y[fitting])
+            after[own] = scaled(p[own], t)
+    found = ece(y.tolist(), after.tolist())
+    total = [
+        next(line for line in s.splitlines() if line.split()[:1] == ["all"]) for s in (shown, plain)
+    ]
+    assert total[0].split()[3] == f"{found:.4f}"
+    assert total[0].split()[2] == total[1].split()[2]
+    assert total[0] != total[1]
+
+
+def test_a_group_of_one_cluster_is_measured_with_the_common_temperature():
+    frame = clustered()
+    frame.loc[frame["person"] == "id007", "sex"] = "x"
+    shown = fit(save(frame, "d.csv"), "t.json", "--cluster", "person", "--shrinkage", "5")
+    assert re.search(r"^ x +6 ", shown, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "words"),
+    [
+        ({}, ["--cluster", "persn"], "no column 'persn'; did you mean 'person'?"),
+        ({}, ["--cluster", "sex"], "column 'sex' is named twice"),
+        ({2: None, 5: None}, [], "column 'person' has no id in 2 rows (rows 2, 5, counted from 0); "
+         "drop those rows, or give each an id of its own"),
+        ({2: "NA"}, [], "column 'person' has no id in 1 row (row 2, counted from 0)"),
+        (dict.fromkeys(range(360), "same"), [], "column 'person' has 1 distinct id, too few for 5 "
+         "folds; leave --cluster out"),
+        ({i: i % 4 for i in range(360)}, [], "column 'person' has 4 distinct ids, too few"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("how", ["csv", "folder", "stdin"])
+def test_mistakes_in_clusters(change, arguments, words, how):
+    frame = clustered().reset_index(drop=True)
+    frame["person"] = frame["person"].astype(object)
+    for row, value in change.items():
+        frame.loc[row, "person"] = value
+    Path("parts").mkdir()
+    save(frame[:200], "parts/a.csv")
+    save(frame[200:], "parts/b.csv")
+    source = {"csv": str(save(frame, "d.csv")), "folder": "parts", "stdin": "-"}[how]
+    options = arguments or ["--cluster", "person"]
+    columns = ["--label", "y", "--prob", "p", "--group", "sex", "--out", "t.json"]
+    result = CliRunner().invoke(
+        main, ["calibrate", source, *columns, *options], input=Path("d.csv").read_bytes()
+    )
+    assert result.exit_code == 2
+    assert words in " ".join(result.output.split())
+    assert not Path("t.json").exists()
+
+
+def test_ids_that_are_lists_are_refused():
+    frame = clustered()
+    pq.write_table(pa.table({**frame, "person": [[i] for i in range(360)]}), "d.parquet")
+    assert "column 'person' holds list<" in fit(
+        "d.parquet", "t.json", "--cluster", "person", code=2
+    )
 
 
 # --- mistakes --------------------------------------------------------------------------------
@@ -829,6 +947,7 @@ def wrong_files():
         (["d.csv", "--out", "d.csv", "--force"], 2, "is read by this command"),
         (["d.csv", "--replace"], 2, "--replace is for --apply"),
         (["d.csv", "--shrinkage", "-1"], 2, "x>=0"),
+        (["d.csv", "--reference", "w"], 2, "--reference: there is no group 'w'; there are f; m"),
     ],
 )  # fmt: skip
 def test_mistakes_when_fitting(tmp_path, arguments, code, words):
@@ -886,6 +1005,8 @@ def test_fitting_needs(lacking):
         (["d.csv", "--labels", "no,yes"], 2, "--labels is for fitting"),
         (["d.csv", "--labels", ""], 2, "it is empty; give values separated by commas"),
         (["d.csv", "--shrinkage", "0"], 2, "--shrinkage is for fitting"),
+        (["d.csv", "--cluster", "id"], 2, "--cluster is for fitting"),
+        (["d.csv", "--reference", "f"], 2, "--reference is for fitting"),
         (["d.csv", "--out", "c.json"], 2, "neither .csv nor .parquet"),
         (["d.csv", "--out", "nowhere/c.csv"], 2, "no folder nowhere"),
         (["d.csv", "--out", "d.csv", "--force"], 2, "is read by this command"),

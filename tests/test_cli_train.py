@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+import oracle_metrics as oracle
 from equipoise.auditing import audit
 from equipoise.cli import _train as train
 from equipoise.cli import main
@@ -191,7 +192,9 @@ def test_summary_is_of_the_rows_held_out(trained, tmp_path):
     rates = [[(y[rest][a[rest] == g] == k).mean() for k in frame.class_names] for g in "fm"]
     np.testing.assert_allclose(model.extra_["base_rates"], rates)
     f, m = (prob[a[test] == g].mean(axis=0) for g in "fm")
-    pe = max(abs(rates[1][k] / rates[0][k] - m[k] / f[k]) for k in range(3))
+    pe = oracle.proportional_equality(
+        dict(zip("fm", rates, strict=True)), {"f": f, "m": m}, reference=model.reference_group_
+    )
     assert f"Proportional equality: {pe:.4f} stochastic" in shown
     own = model.temperatures_
     assert f"f: {own['f']:.3f}; m: {own['m']:.3f}; common: {model.temperature_:.3f}" in shown
@@ -321,6 +324,7 @@ def test_integer_and_truth_labels(tmp_path):
         (["--hidden-layer-sizes", "8,x"], 2, "'8,x' is no list of layer sizes"),
         (["--hidden-layer-sizes", "0"], 2, "'0' is no list of layer sizes"),
         (["--loss", "mse"], 2, "'mse' is not one of"),
+        (["--reference", "x"], 2, "--reference: there is no group 'x'; there are f; m"),
         (["--test-fraction", "1"], 2, "0<x<1"),
         (["--test-fraction", "0.999"], 2, "lower --test-fraction"),
     ],
@@ -396,11 +400,51 @@ def test_table_where_the_label_is_known(trained):
         np.array([r[-4:-1] for r in rows], float),
         sensitive_features=[r[4] for r in rows],
         base_rates=GroupRates(rates),
+        reference_group=model.reference_group_,
     )
     for name, values in (("overall", report.overall), *report.groups.items()):
         cells = next(line.split() for line in shown.splitlines() if line.split()[:1] == [name])
         assert cells[2:] == [f"{value:.4f}" for value in values.values()]
     assert f"{report.proportional_equality['stochastic']:.4f} stochastic" in shown
+
+
+def test_the_reference_group(trained):
+    groups = [r[4] for r in read_csv(trained / "people.csv")[1:]]
+    model = GroupwiseMLPClassifier.load(trained / "sex.model")
+    assert model.reference_group_ == max("fm", key=groups.count)
+    other = min("fm", key=groups.count)
+    new = ("predict", trained / "sex.model", trained / "new.csv", "--out", "p.csv")
+    run(*new, "--reference", other)
+    shown = {g: run(*new, "--force", "--reference", g) for g in "fm"}
+    rows = read_csv(Path("p.csv"))[1:]
+    sexes, prob = [r[4] for r in rows], np.array([r[-4:-1] for r in rows], float)
+    data = dict(zip("fm", model.extra_["base_rates"], strict=True))
+    for g, text in shown.items():
+        pe = oracle.proportional_equality(data, oracle.model_rates(prob, sexes), reference=g)
+        assert f"Proportional equality: {pe:.4f} stochastic" in text
+    # a model that was trained with another one keeps it
+    fit(trained / "people.csv", "other.model", "--drop", "id", "--reference", other)
+    again = GroupwiseMLPClassifier.load("other.model")
+    assert again.reference_group == again.reference_group_ == other
+    kept = run("predict", "other.model", trained / "new.csv", "--out", "q.csv")
+    named = run(
+        "predict", "other.model", trained / "new.csv", "--out", "q.csv", "--force", "--reference",
+        other,
+    )  # fmt: skip
+    assert kept == named
+    both = run(
+        "predict", trained / "both.model", trained / "new.csv", "--out", "q.csv", "--force",
+        "--reference", "m, x",
+    )  # fmt: skip
+    assert "Proportional equality" in both
+    write_csv(
+        Path("some.csv"), [[*r[:4], "f" if i % 2 else "m", "x", r[6]] for i, r in enumerate(rows)]
+    )
+    said = run(
+        "predict", trained / "both.model", "some.csv", "--out", "q.csv", "--force",
+        "--reference", "m, y",
+    )  # fmt: skip
+    assert "Note: no row belongs to m, y; PE compares with f, x" in said
 
 
 def predicted(model, rows, header=HEADER, **keywords):
@@ -538,6 +582,7 @@ def test_other_separators(trained, tmp_path):
         (["m", "new.xlsx"], 2, "neither .csv"),
         (["m", "renamed.csv"], 2, "no column 'age'; did you mean 'ages'?"),
         (["m", "taken.csv"], 2, "already has a column 'prob_low'; rename or drop it"),
+        (["m", "new.csv", "--reference", "x"], 2, "there is no group 'x'; there are f; m"),
         (["m", "words.csv"], 2, "column 'age' is of numbers, but row 0 has 'old'"),
         (["m", "new.csv", "--out", "p.json"], 2, "neither .csv nor .parquet"),
         (["m", "new.csv", "--out", "nowhere/p.csv"], 2, "no folder nowhere"),

@@ -222,6 +222,7 @@ def test_figures_are_those_of_the_engine(fitted):
             max_epochs=3,
             hidden_layer_sizes=(8,),
             split_seed=seed + s,
+            reference=int(np.bincount(members).argmax()),
         )
         own = frame[
             (frame["split"] == s)
@@ -260,6 +261,62 @@ def test_plot(fitted):
     search.set_params(slack=0.05)
     labels = [t.get_text() for t in axes.get_legend().get_texts()]
     assert {"ce", "mmce", "mmce + group"} <= set(labels)
+    assert axes.get_xlabel() == f"PE on validation, compared with {search.reference_group_}"
+
+
+def test_the_reference_group():
+    X, y, a = people(400, ("a", "b", "c"))
+    a[a == "c"] = np.where(np.arange((a == "c").sum()) % 2, "b", "c")  # b is the largest
+    options = {"loss": ("ce", "mmce"), **SMALL, "refit": False}
+    default = FrontierSearch(**options).fit(X, y, sensitive_features=a)
+    named = {
+        g: FrontierSearch(reference_group=g, **options).fit(X, y, sensitive_features=a)
+        for g in "abc"
+    }
+    pd.testing.assert_frame_equal(default.results_, named["b"].results_)
+    assert [s.reference_group_ for s in (default, *named.values())] == ["b", "a", "b", "c"]
+    # groups in another order, with the reference in the first place
+    other = {"a": "3a", "b": "2b", "c": "1c"}
+    renamed = FrontierSearch(reference_group="1c", **options)
+    renamed.fit(X, y, sensitive_features=[other[g] for g in a])
+    ce = [s.results_.query("loss == 'ce'") for s in (named["c"], renamed, named["a"])]
+    assert not np.allclose(ce[0]["val_pe"], ce[2]["val_pe"])
+    for name in ("val_accuracy", "test_log_loss", "val_group_ece15"):
+        np.testing.assert_allclose(ce[0][name], ce[2][name], rtol=1e-9)
+    for g, search in named.items():
+        assert search.frontier_["reference_group"].tolist() == [g] * len(search.frontier_)
+        assert search.verdict_.endswith(f"PE compares with group {g!r}.")
+        assert search.comparison_["reference_group"] == g
+        assert search.select("pe").reference_group_ == g
+    quiet = FrontierSearch(objective="ece", **options).fit(X, y, sensitive_features=a)
+    assert "PE" not in quiet.verdict_
+
+
+def test_a_reference_group_that_cannot_be(monkeypatch):
+    monkeypatch.setattr(search_module, "train_stack", None)
+    X, y, a = people(500)
+    a = a.astype(object)
+    a[:9], a[9:14] = "x", "y"
+    search = FrontierSearch(reference_group="z", **SMALL)
+    with pytest.raises(ValueError, match=r"'z' is not one of the groups \('f', 'm', 'x', 'y'\)"):
+        search.fit(X, y, sensitive_features=a)
+    with pytest.raises(ValueError, match="needs groups; pass sensitive_features"):
+        search.fit(X, y)
+    with (
+        pytest.warns(UserWarning, match="pooled into one"),
+        pytest.raises(ValueError, match=r"'x' has fewer than min_group_size=30 .*pooled"),
+    ):
+        search.set_params(reference_group="x").fit(X, y, sensitive_features=a)
+
+
+def test_a_pool_is_no_default_reference():
+    X, y, a = people(400)
+    a = a.astype(object)
+    a[:300] = [f"g{i % 15}" for i in range(300)]  # 300 rows in small groups
+    with pytest.warns(UserWarning, match="pooled into one"):
+        search = FrontierSearch(("ce",), **SMALL, refit=False).fit(X, y, sensitive_features=a)
+    assert search.groups_ == ["f", "m", POOLED]
+    assert search.reference_group_ == max("fm", key=a.tolist().count)
 
 
 def test_same_seed_same_result(fitted):
@@ -552,6 +609,9 @@ def test_command(table, tmp_path):
     result = CliRunner().invoke(main, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert "Chosen: " in result.output
+    largest = pd.read_csv(table)["sex"].value_counts().idxmax()
+    said = " ".join(result.output.split())
+    assert said.count(f"PE compares with group '{largest}'.") == 2  # the frontier, the verdict
     assert "cross-entropy" in result.output
     assert {p.name for p in out.iterdir()} == set(FILES)
     frontier = pd.read_csv(out / "frontier.csv")
@@ -580,7 +640,25 @@ def test_command_refuses_before_any_work(table, tmp_path):
     result = CliRunner().invoke(main, ["search", str(table), *wrong])
     assert result.exit_code == 2
     assert "pay" in result.output
+    wrong = [*OPTIONS, "--reference", "x", "--out", str(tmp_path / "o")]
+    result = CliRunner().invoke(main, ["search", str(table), *wrong])
+    assert result.exit_code == 2
+    assert "--reference: there is no group 'x'; there are f; m" in result.output
     assert not (tmp_path / "o").exists()
+
+
+def test_command_with_another_reference(table, tmp_path):
+    sizes = pd.read_csv(table)["sex"].value_counts()
+    out = str(tmp_path / "found")
+    arguments = ["search", str(table), *OPTIONS, "--loss", "ce", "--out", out]
+    arguments += ["--reference", sizes.idxmin()]
+    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    assert f"PE compares with group '{sizes.idxmin()}'." in " ".join(result.output.split())
+    assert (
+        pd.read_csv(tmp_path / "found" / "frontier.csv")["reference_group"] == sizes.idxmin()
+    ).all()
+    model = GroupwiseMLPClassifier.load(tmp_path / "found" / "model.safetensors")
+    assert model.reference_group_ == sizes.idxmin()
 
 
 def test_matplotlib_is_missed_before_any_work(table, tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import json
 import os
+import warnings
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from equipoise._files import (
     Faults,
@@ -24,8 +26,18 @@ from equipoise._files import (
     replace_file,
     write_batches,
 )
-from equipoise._inputs import InputError, column_labels, counted, decode, shown, text_of, typed
+from equipoise._inputs import (
+    InputError,
+    column_labels,
+    counted,
+    decode,
+    encode,
+    shown,
+    text_of,
+    typed,
+)
 from equipoise.calibration._group_calibrator import UnseenGroupError
+from equipoise.calibration._out_of_fold import Fold, clustered_folds
 from equipoise.calibration._temperature_scaling import GroupTemperatureScaling
 from equipoise.metrics import AuditTable
 
@@ -34,6 +46,8 @@ if TYPE_CHECKING:
 
 Policy = Literal["error", "global", "mixture"]
 _LACKING = "drop those rows, or give them a name such as 'unknown'"
+FOLDS = 5
+"""Folds of clusters that the calibration is measured with."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +64,8 @@ class FileCalibration:
         Column with the label, where it is known.
     before, after
         Audit tables of the fitting data, uncalibrated and calibrated; None after `load`.
+    cluster
+        Column with the clusters that `after` was cross-fitted by.
 
     Examples
     --------
@@ -70,6 +86,7 @@ class FileCalibration:
     label: str | None = None
     before: AuditTable | None = None
     after: AuditTable | None = None
+    cluster: str | None = None
 
     @classmethod
     def fit(
@@ -83,6 +100,7 @@ class FileCalibration:
         positive: Any = None,
         unseen_group: Policy = "error",
         shrinkage: float = 0.0,
+        cluster: str | None = None,
     ) -> FileCalibration:
         """Find the temperature of each group in files of predictions.
 
@@ -99,11 +117,15 @@ class FileCalibration:
             Label whose probability the only column holds.
         unseen_group, shrinkage
             As in `GroupTemperatureScaling`.
+        cluster
+            Column with the id of each row's cluster, such as a person. The temperatures are those
+            of all rows; `after` is cross-fitted: each row is calibrated with temperatures of other
+            clusters (the common one, where these have no row of its group).
         """
         prob, group = _names(prob), _names(group)
         with reader(data) as files:
-            files.check(label, *prob, *group)
-            p, y, members, present = _rows(files, label, prob, group)
+            files.check(label, *prob, *group, *filter(None, [cluster]))
+            p, y, members, present, clusters = _rows(files, label, prob, group, cluster)
         own = column_labels(
             present,
             max(2, len(prob)),
@@ -115,13 +137,20 @@ class FileCalibration:
         scaling = GroupTemperatureScaling(
             unseen_group=unseen_group, shrinkage=shrinkage, from_proba=True
         )
+        folds = [] if clusters is None else _folds(y, members, clusters, cluster)
         calibrated = scaling.fit_predict_proba(p, y, sensitive_features=members, labels=own)
+        for train, test in folds:
+            fitted = clone(scaling).set_params(unseen_group="global")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # those of all rows were given
+                fitted.fit(p[train], y[train], sensitive_features=members[train], labels=own)
+            calibrated[test] = fitted.predict_proba(p[test], sensitive_features=members[test])
         blocks = ("bins", "rates", "labels")
         before, after = (
             AuditTable.from_arrays(y, q, sensitive_features=members, labels=own, blocks=blocks)
             for q in (p, calibrated)
         )
-        return cls(scaling, prob, group, label, before, after)
+        return cls(scaling, prob, group, label, before, after, cluster)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what `GroupTemperatureScaling.save` does, and the names of the columns."""
@@ -221,15 +250,17 @@ def _names(names: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _rows(
-    files: Reader, label: str, prob: Sequence[str], group: Sequence[str]
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], list[Any]]:
-    """Read the probabilities, labels and groups of all rows, and the distinct labels."""
+    files: Reader, label: str, prob: Sequence[str], group: Sequence[str], cluster: str | None
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], list[Any], NDArray[np.int64] | None]:
+    """Read the probabilities, labels and groups of all rows, the distinct labels, the clusters."""
     faults, start = Faults(), 0
-    parts, labels, groups = [], [], []
-    for batch in files.batches([label, *prob, *group]):
+    parts, labels, groups, ids = [], [], [], []
+    for batch in files.batches([label, *prob, *group, *filter(None, [cluster])]):
         parts.append(probabilities(batch, prob, start, faults))
         labels.append(distinct(batch, (label,), is_text=files.is_text))
         groups.append(distinct(batch, group, is_text=files.is_text))
+        if cluster is not None:
+            ids.append(distinct(batch, (cluster,), is_text=files.is_text))
         start += len(batch)
     if not start:
         raise ValueError(f"{files.name} has no rows")
@@ -237,13 +268,32 @@ def _rows(
     (present, y), (known, members) = _joined(labels), _joined(groups)
     faults.add(y < 0, 0, f"column {label!r} has no label", remedy=_LACKING)
     faults.add(members < 0, 0, f"column {', '.join(group)} has no group", remedy=_LACKING)
+    clusters = None
+    if cluster is not None:
+        _, clusters = _joined(ids)
+        own = "drop those rows, or give each an id of its own"
+        faults.add(clusters < 0, 0, f"column {cluster!r} has no id", remedy=own)
     faults.check()
     if len(present) < 2:
         raise ValueError(
             f"column {label!r} has only one value, {shown(present[0])!r}; temperatures need rows "
             "of more than one class"
         )
-    return np.concatenate(parts), decode(y, present), decode(members, known), present
+    return np.concatenate(parts), decode(y, present), decode(members, known), present, clusters
+
+
+def _folds(
+    y: NDArray[Any], members: NDArray[Any], clusters: NDArray[np.int64], name: str | None
+) -> list[Fold]:
+    """Return folds of whole clusters."""
+    if (count := len(np.unique(clusters))) < FOLDS:
+        raise InputError(
+            f"column {name!r} has {counted(count, 'distinct id')}, too few for {FOLDS} folds",
+            "leave cluster= out",
+            "leave --cluster out",
+        )
+    codes, places = (encode(v, "y")[0].astype(np.int64) for v in (y, members))
+    return clustered_folds(codes, places, clusters, FOLDS)
 
 
 def _joined(

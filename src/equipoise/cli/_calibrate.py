@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +13,18 @@ from equipoise.cli._shared import (
     OUTPUT_FILE,
     check_out,
     console,
+    find_reference,
     group_option,
     labels_option,
     note,
     notes,
     positive_option,
     prob_option,
+    reference_option,
 )
 
 if TYPE_CHECKING:
-    from equipoise.calibration import GroupTemperatureScaling
-    from equipoise.metrics import AuditTable
+    from equipoise.calibration import FileCalibration
 
 MOST_ROWS = 50
 """Most groups that the table shows."""
@@ -42,6 +43,13 @@ MOST_ROWS = 50
     help="Shrinkage strength in pseudo-rows: a group's own weight is n / (n + shrinkage). By "
     "default 0, none.",
 )
+@click.option(
+    "--cluster",
+    metavar="COLUMN",
+    help="Column with an id, such as a person, that keeps rows together: the calibration error "
+    "after is cross-fitted, each row calibrated with temperatures of other ids.",
+)
+@reference_option
 @click.option(
     "--apply",
     "temperatures",
@@ -76,6 +84,8 @@ def calibrate(
     labels: list[str] | None,
     positive: str | None,
     shrinkage: float | None,
+    cluster: str | None,
+    reference: str | None,
     temperatures: Path | None,
     unseen_group: str | None,
     replace: bool,
@@ -89,20 +99,27 @@ def calibrate(
     equipoise calibrate new.parquet --apply temperatures.json --out calibrated.parquet
 
     The first command fits the temperatures, and shows the calibration error before and after on the
-    same rows. The second writes all columns of PREDICTIONS, and calibrated_P for each --prob P. The
-    file of temperatures names the columns; --prob and --group name others.
+    same rows, or with --cluster out of fold. The second writes all columns of PREDICTIONS, and
+    calibrated_P for each --prob P. The file of temperatures names the columns; --prob and --group
+    name others.
 
     PREDICTIONS is CSV or Parquet: a file, a folder, a pattern in quotes, or - for standard input.
     CSV may be compressed (.gz, .zst).
     """  # noqa: D301 - the backslash is click's sign for lines that stay as they are
     check_out(out, force=force, inputs=(predictions, *filter(None, [temperatures])))
-    named = [*prob, *group, *filter(None, [label])]
+    named = [*prob, *group, *filter(None, [label, cluster])]
     if twice := [name for name in named if named.count(name) > 1]:
         raise click.UsageError(f"column {twice[0]!r} is named twice")
     if temperatures is not None:
-        names = ("--label", "--labels", "--positive", "--shrinkage")
-        given = zip(names, (label, labels, positive, shrinkage), strict=True)
-        if wrong := [name for name, value in given if value is not None]:
+        fitting = {
+            "--label": label,
+            "--labels": labels,
+            "--positive": positive,
+            "--shrinkage": shrinkage,
+            "--cluster": cluster,
+            "--reference": reference,
+        }
+        if wrong := [name for name, value in fitting.items() if value is not None]:
             raise click.UsageError(f"{wrong[0]} is for fitting, not for --apply")
         options = {"prob": prob, "group": group, "unseen_group": unseen_group, "replace": replace}
         _apply(predictions, temperatures, out, **options)
@@ -119,6 +136,7 @@ def calibrate(
     _fit(
         predictions,
         out,
+        reference,
         label=label,
         prob=prob,
         group=group,
@@ -126,27 +144,28 @@ def calibrate(
         positive=positive,
         unseen_group=unseen_group or "error",
         shrinkage=shrinkage or 0.0,
+        cluster=cluster,
     )
 
 
-def _fit(predictions: str, out: Path, **options: Any) -> None:
+def _fit(predictions: str, out: Path, reference: str | None, **options: Any) -> None:
     from equipoise.calibration import FileCalibration
     from equipoise.metrics import proportional_equality_of
 
     with notes():
         fitted = FileCalibration.fit(predictions, **options)
         tables = [t for t in (fitted.before, fitted.after) if t is not None]
-        pe = [proportional_equality_of(t) for t in tables] if len(tables[0].groups) > 1 else []
+        groups = tables[0].groups
+        largest = groups[int(tables[0]["rows"].argmax())]
+        against = largest if reference is None else find_reference(reference, groups)
+        compared = tables if len(groups) > 1 else []
+        pe = [proportional_equality_of(t, reference_group=against) for t in compared]
     fitted.save(out)
-    _show(fitted.scaling, tables, pe, Path(predictions).name, out)
+    _show(fitted, pe, against, Path(predictions).name, out)
 
 
 def _show(
-    scaling: GroupTemperatureScaling,
-    tables: Sequence[AuditTable],
-    pe: Sequence[float],
-    name: str,
-    out: Path,
+    fitted: FileCalibration, pe: Sequence[float], against: Hashable, name: str, out: Path
 ) -> None:
     from rich import box
     from rich.table import Table
@@ -155,6 +174,7 @@ def _show(
     from equipoise._inputs import shown
     from equipoise.metrics import by_group, overall
 
+    scaling, tables = fitted.scaling, [t for t in (fitted.before, fitted.after) if t is not None]
     before, after = (by_group(t, "ece") for t in tables)
     rows = dict(zip(tables[0].groups, tables[0]["rows"].astype(int).tolist(), strict=True))
     largest = sorted(rows, key=rows.__getitem__, reverse=True)[:MOST_ROWS]
@@ -171,13 +191,17 @@ def _show(
     if len(largest) < len(rows):
         lines.append(("groups", f"{len(rows) - len(largest):,} smaller ones are not shown"))
     if pe:
-        lines.append(("PE", f"{pe[0]:.4f} before, {pe[1]:.4f} after (stochastic)"))
+        how = f"stochastic, compared with group {shown(against)}"
+        lines.append(("PE", f"{pe[0]:.4f} before, {pe[1]:.4f} after ({how})"))
     lines += [
         ("common", f"{scaling.temperature_:.4f}, the temperature of --unseen-group global"),
         ("file", str(out)),
     ]
     screen = console()
-    heading = f"Fitted to the {sum(rows.values()):,} rows of {name}, and measured on the same rows"
+    measured = "measured on the same rows"
+    if fitted.cluster is not None:
+        measured = f"measured out of fold, each {shown(fitted.cluster)} in one fold"
+    heading = f"Fitted to the {sum(rows.values()):,} rows of {name}, and {measured}"
     screen.print(Text(heading, "bold"), soft_wrap=True)
     screen.print(table)
     for what, value in lines:

@@ -13,6 +13,7 @@ from equipoise.cli._shared import (
     OUTPUT_FILE,
     check_out,
     console,
+    find_reference,
     measure,
     note,
 )
@@ -30,7 +31,13 @@ if TYPE_CHECKING:
 @click.argument("data")
 @click.option("--out", required=True, type=OUTPUT_FILE, help="File to write: .csv or .parquet.")
 @click.option("--force", is_flag=True, help="Overwrite it.")
-def predict(model_file: Path, data: str, out: Path, force: bool) -> None:
+@click.option(
+    "--reference",
+    metavar="GROUP",
+    help="Group that PE compares the others with; by default the one that the model was trained "
+    "with.",
+)
+def predict(model_file: Path, data: str, out: Path, force: bool, reference: str | None) -> None:
     """Predict the rows of DATA with a MODEL of `train` or `search`.
 
     The file written has all columns of DATA, then prob_CLASS for each class, then prediction. If
@@ -49,6 +56,9 @@ def predict(model_file: Path, data: str, out: Path, force: bool) -> None:
     check_ending(out)
     model = GroupwiseMLPClassifier.load(model_file)
     encoder, base_rates = _training(model, model_file)
+    against = model.reference_group_
+    if reference is not None:
+        against = find_reference(reference, encoder.group_names)
     table = Source.of(data)
     if not table.rows:
         raise ValueError(f"{table.title} has no rows")
@@ -74,7 +84,8 @@ def predict(model_file: Path, data: str, out: Path, force: bool) -> None:
                 "was not in the training data"
             )
         if known.any():
-            console().print(measure(encoder, base_rates, y[known], group[known], prob[known]))
+            own = y[known], group[known], prob[known]
+            console().print(measure(encoder, base_rates, *own, against))
 
 
 def _training(

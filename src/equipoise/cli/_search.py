@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from equipoise.cli._shared import console, note, notes
+from equipoise.cli._shared import console, find_reference, note, notes, reference_option
 from equipoise.cli._training_table import (
     COUNT,
     POSITIVE,
@@ -76,9 +76,16 @@ FILES = ("model.safetensors", "frontier.csv", "frontier.svg", "frontier.png", "r
     help="What to do with small groups.",
 )
 @unseen_group_option
+@reference_option
 @seed_option
 def search(
-    data: str, columns: dict[str, Any], out: Path, force: bool, seed: int, **parameters: Any
+    data: str,
+    columns: dict[str, Any],
+    out: Path,
+    force: bool,
+    reference: str | None,
+    seed: int,
+    **parameters: Any,
 ) -> None:
     """Find the trade-offs of PE, ECE and accuracy on DATA.
 
@@ -97,6 +104,8 @@ def search(
     blank_figure()  # without matplotlib this fails now, not after the search
     dataset = Dataset.from_frame(data, **columns)
     note(f"{len(dataset.y):,} rows of {dataset.title} were read")
+    if reference is not None:
+        parameters["reference_group"] = find_reference(reference, dataset.group_names)
     labels, groups = own_values(dataset)
     finder = FrontierSearch(**parameters, random_state=seed, refit=False, progress=True)
     with notes():
@@ -149,10 +158,13 @@ def _show(finder: FrontierSearch, model: GroupwiseMLPClassifier, out: Path) -> N
     from rich.markup import escape
     from rich.table import Table
 
+    from equipoise._inputs import shown
+
     frame = finder.frontier_
     table = Table(
         title=f"Frontier on validation, within {finder.slack:g} of the best accuracy",
-        caption="PE, ECE and accuracy on the test parts, with 95% intervals over the splits.",
+        caption="PE, ECE and accuracy on the test parts, with 95% intervals over the splits. "
+        f"PE compares with group {escape(repr(shown(finder.reference_group_)))}.",
         box=box.SIMPLE_HEAD,
         title_justify="left",
         caption_justify="left",

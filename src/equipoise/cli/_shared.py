@@ -6,7 +6,7 @@ import contextlib
 import csv
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,6 +65,24 @@ positive_option = click.option(
     metavar="LABEL",
     help="Label whose probability a single --prob holds; by default the second in sorted order.",
 )
+reference_option = click.option(
+    "--reference",
+    metavar="GROUP",
+    help="Group that PE compares the others with; by default the largest.",
+)
+
+
+def find_reference(text: str, groups: Sequence[Hashable]) -> Hashable:
+    """Return the group that `--reference` names; raise if there is none."""
+    from equipoise._inputs import alternatives, shown, text_of
+
+    wanted = [text_of(v) for v in next(csv.reader([text], skipinitialspace=True), [])]
+    for group in groups:
+        values = group if isinstance(group, tuple) else (group,)
+        if text == shown(group) or wanted == [text_of(v) for v in values]:
+            return group
+    known = [shown(g) for g in groups]
+    raise ValueError(f"--reference: there is no group {text!r}; {alternatives(text, known, '; ')}")
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -126,9 +144,15 @@ def measure(
     y: NDArray[np.int64],
     group: NDArray[np.int64],
     prob: NDArray[np.float64],
+    reference: Hashable,
 ) -> AuditReport:
-    """Audit rows of known label and group; PE compares with the rates of the training labels."""
-    from equipoise._inputs import decode
+    """Audit rows of known label and group; PE compares with the rates of the training labels.
+
+    `reference` is the group that PE compares the others with: where it has no rows, the largest.
+    """
+    import numpy as np
+
+    from equipoise._inputs import decode, shown
     from equipoise.auditing import audit
 
     classes = encoder.class_names
@@ -136,6 +160,11 @@ def measure(
         encoder.group_names[g]: dict(zip(classes, base_rates[g], strict=True))
         for g in sorted(set(group.tolist()))
     }
+    if reference not in rates:
+        largest = encoder.group_names[int(np.bincount(group).argmax())]
+        if len(rates) > 1:
+            note(f"no row belongs to {shown(reference)}; PE compares with {shown(largest)}")
+        reference = largest
     with notes(most=1):
         return audit(
             decode(y, classes),
@@ -143,4 +172,5 @@ def measure(
             sensitive_features=decode(group, encoder.group_names),
             labels=classes,
             base_rates=rates,
+            reference_group=reference,
         )

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from equipoise.cli._shared import OUTPUT_FILE, check_out, console, measure
+from equipoise.cli._shared import (
+    OUTPUT_FILE,
+    check_out,
+    console,
+    find_reference,
+    measure,
+    reference_option,
+)
 from equipoise.cli._training_table import (
     COUNT,
     learning_rate_option,
@@ -119,6 +126,7 @@ def _or_none(_ctx: click.Context, _param: click.Parameter, text: str) -> str | N
     help="Shrinkage strength in pseudo-rows: a group's own weight is n / (n + shrinkage).",
 )
 @unseen_group_option
+@reference_option
 @click.option(
     "--test-fraction", type=_FRACTION, default=0.125, help="Share of the rows held out as test set."
 )
@@ -128,6 +136,7 @@ def train(
     columns: dict[str, Any],
     out: Path,
     force: bool,
+    reference: str | None,
     test_fraction: float,
     seed: int,
     **parameters: Any,
@@ -150,6 +159,8 @@ def train(
             "pass equal, share or none",
             param_hint="'--rho'",
         )
+    if reference is not None:
+        parameters["reference_group"] = find_reference(reference, dataset.group_names)
     rows, test = _hold_out(dataset, test_fraction, seed)
     labels, groups = own_values(dataset)
     model = GroupwiseMLPClassifier(**parameters, random_state=seed)
@@ -157,9 +168,8 @@ def train(
         model.fit(dataset.X[rows], labels[rows].tolist(), sensitive_features=groups[rows])
     prob = model.predict_proba(dataset.X[test], sensitive_features=groups[test])
     extra = saved_with(dataset, rows)
-    report = measure(
-        dataset.encoder, extra["base_rates"], dataset.y[test], dataset.group[test], prob
-    )
+    held_out = dataset.y[test], dataset.group[test], prob
+    report = measure(dataset.encoder, extra["base_rates"], *held_out, model.reference_group_)
     split = {"test_fraction": test_fraction, "seed": seed}
     model.save(out, extra={**extra, "split": split})
     _show(report, model, f"{len(test):,} of the {len(dataset.y):,} rows of {dataset.title}", out)
