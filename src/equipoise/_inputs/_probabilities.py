@@ -9,7 +9,9 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise._inputs._categories import encode
 from equipoise._inputs._columns import column, same_length
+from equipoise._inputs._names import counted
 
 MOST_BINS = 1_000
 """Most confidence bins: finer ones hold hardly any rows, and cost memory and time."""
@@ -58,9 +60,16 @@ def class_count(array: NDArray[Any]) -> int:
     return 2 if array.ndim == 1 else int(array.shape[1])
 
 
-def probability_slice(y_prob: NDArray[Any], rows: slice) -> NDArray[np.float64]:
-    """Return the checked probabilities of some rows as float64, laid out (class, row)."""
+def probability_slice(
+    y_prob: NDArray[Any], rows: slice, n_bins: int | None = None
+) -> NDArray[np.float64]:
+    """Return the checked probabilities of some rows as float64, laid out (class, row).
+
+    With `n_bins`, a number of a shorter type that is a bin's edge, rounded, becomes that edge.
+    """
     part = y_prob[rows]
+    if n_bins is not None and part.dtype.kind == "f" and part.dtype.itemsize < 8:
+        part = _on_edges(part, n_bins)
     out = np.empty((class_count(y_prob), len(part)))
     if part.ndim == 1:
         out[1] = part
@@ -72,6 +81,15 @@ def probability_slice(y_prob: NDArray[Any], rows: slice) -> NDArray[np.float64]:
     if not valid or not (np.abs(out.sum(axis=0) - 1.0).max() <= ROW_SUM_TOLERANCE):
         _refuse_probabilities(part, out, rows.start)
     return out
+
+
+def _on_edges(prob: NDArray[Any], n_bins: int) -> NDArray[np.float64]:
+    """Return float64, where 0.2 of float32, which is a little more than 0.2, becomes 0.2."""
+    wide = prob.astype(np.float64)
+    edge = np.rint(wide * n_bins) / n_bins
+    # out of range, as logits are, they are refused later
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.where(edge.astype(prob.dtype) == prob, edge, wide)
 
 
 def _within(prob: NDArray[Any]) -> NDArray[np.bool_]:
@@ -125,12 +143,38 @@ def check_weights(sample_weight: Any, n: int) -> NDArray[np.float64] | None:
     except (TypeError, ValueError) as error:
         raise TypeError(f"sample_weight must be one column of numbers: {error}") from None
     same_length(n, sample_weight=weight)
-    bad = ~(np.isfinite(weight) & (weight >= 0))
-    if bad.any():
-        first = int(np.argmax(bad))
-        raise ValueError(
-            f"sample_weight, row {first}: {weight[first]}; weights are finite and not negative"
-        )
+    for fault, bad in (
+        ("missing", np.isnan(weight)),
+        ("infinite", np.isinf(weight)),
+        ("negative", weight < 0),
+    ):
+        if bad.any():
+            first = int(np.argmax(bad))
+            raise ValueError(
+                f"sample_weight, row {first}: {weight[first]} ({fault}, in "
+                f"{counted(int(bad.sum()), 'row')}); weights are finite and not negative"
+            )
     if not weight.any():
-        raise ValueError("sample_weight is zero in every row")
+        raise ValueError("sample_weight is zero in every row; pass the weight of each row, or none")
     return weight
+
+
+def check_clusters(clusters: Any, n: int) -> NDArray[np.signedinteger[Any]] | None:
+    """Return the number of each row's cluster, from 0, or None; every row must have one."""
+    if clusters is None:
+        return None
+    ids = column(clusters, "clusters")
+    same_length(n, clusters=ids)
+    if ids.dtype.kind in "iuf":
+        # most ids differ, and sorting all of them at once is the fastest then
+        missing = np.isnan(ids)
+        codes = np.unique(ids, return_inverse=True)[1].astype(np.int64)
+    else:
+        codes, _ = encode(ids, "clusters")
+        missing = codes < 0
+    if missing.any():
+        raise ValueError(
+            f"clusters has {counted(int(missing.sum()), 'missing value')}, the first in row "
+            f"{int(np.argmax(missing))}; drop those rows, or give each an id of its own"
+        )
+    return codes

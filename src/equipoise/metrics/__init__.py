@@ -45,8 +45,9 @@ from equipoise.metrics._scorers import (
     neg_proportional_equality,
     neg_worst_group_ece,
 )
-from equipoise.metrics._sums import BLOCKS, SUMS, UNIT, Array
+from equipoise.metrics._sums import BLOCKS, SUMS, UNIT
 from equipoise.metrics._table import AuditTable
+from equipoise.metrics._units import Array
 
 __all__ = [
     "BLOCKS",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from equipoise.metrics._units import PRODUCTS, Array, axes_of, features, products
 
 UNIT = 2**32
 """The number 1 in fixed point."""
@@ -34,6 +33,7 @@ class Sum:
     axes: str
     block: str
     unit: int = 1
+    signed: bool = False  # whether it may be negative
 
 
 SUMS: Mapping[str, Sum] = {
@@ -48,6 +48,7 @@ SUMS: Mapping[str, Sum] = {
     "bin_confidence": Sum("b", "bins", UNIT),  # max_k p_k
     "bin_count2": Sum("b", "spread"),  # weight**2
     "bin_gap2": Sum("b", "spread", UNIT),  # (weight * (correct - confidence))**2
+    "class_gap2": Sum("kb", "spread", UNIT),  # (weight * (1[y = k] - p_k))**2
     "class_count": Sum("kb", "classwise"),  # 1[p_k in b]
     "class_correct": Sum("kb", "classwise"),  # 1[y = k]
     "class_probability": Sum("kb", "classwise", UNIT),  # p_k
@@ -57,24 +58,38 @@ SUMS: Mapping[str, Sum] = {
     "own_probability": Sum("k", "moments", UNIT),  # p_k where y = k
     "brier2": Sum("", "moments", UNIT),  # (weight * sum_k (p_k - 1[y = k])**2)**2
     "log_loss2": Sum("", "moments", 2**16),  # (weight * log p_y)**2 where p_y > 0
+    "bin_gap1": Sum("b", "weights", signed=True),  # weight**2 * (correct - confidence)
+    "class_count2": Sum("kb", "weights"),  # weight**2
+    "class_gap1": Sum("kb", "weights", signed=True),  # weight**2 * (1[y = k] - p_k)
+    # second moments over rows or clusters, see `_units`
+    **{n: Sum(axes_of(n), "units", signed=n == "unit_top_n") for n in PRODUCTS},
 }
 
-BLOCKS = frozenset(s.block for s in SUMS.values())
+BLOCKS = frozenset(s.block for s in SUMS.values()) - {"weights", "units"}
+"""The blocks that can be asked for; "weights" and "units" come with them where they apply."""
+
 UNLABELLED = frozenset({"rows", "rates", "decisions"})
 
 
-def chosen_blocks(blocks: Iterable[str]) -> frozenset[str]:
-    """Return the blocks to fill: those asked for, and those they need."""
+def chosen_blocks(
+    blocks: Iterable[str], *, weighted: bool = False, clustered: bool = False
+) -> frozenset[str]:
+    """Return the blocks to fill: those asked for, those they need, and those that come with them.
+
+    A weighted table with "spread" has "weights"; a weighted or clustered one with all, "units".
+    """
     chosen = frozenset(blocks)
     if isinstance(blocks, str) or not chosen <= BLOCKS:
         raise ValueError(f"blocks must be some of {sorted(BLOCKS)}, got {blocks!r}")
-    return chosen | {"rows"} | ({"bins"} if "spread" in chosen else set())
+    chosen |= {"rows"} | ({"bins", "classwise"} if "spread" in chosen else set())
+    extra = {"weights"} if weighted and "spread" in chosen else set()
+    return chosen | extra | ({"units"} if (weighted or clustered) and chosen == BLOCKS else set())
 
 
 def zeros(name: str, shape: tuple[int, ...], *, weighted: bool) -> Array:
     """Return an empty sum."""
     # object arrays of Python integers: 10**12 rows in fixed point pass 2**63
-    exact = not weighted or name == "rows"
+    exact = (not weighted and SUMS[name].block != "units") or name == "rows"
     return np.full(shape, 0, dtype=object) if exact else np.zeros(shape)
 
 
@@ -165,6 +180,10 @@ class Fill:
                 self._scores(prob, y, g, weight)
             if "classwise" in self.blocks:
                 self._classwise(prob, y, g, weight)
+            if "units" in self.blocks:
+                own_sums = products(features(prob, y, decision, top, weight), g, self.g)
+                for name, value in own_sums.items():
+                    self._add(name, value.ravel())
         self.slices += 1
         if self.slices % FLUSH == 0:
             self._flush()
@@ -184,6 +203,8 @@ class Fill:
             weight2 = None if weight is None else weight * weight
             self._put("bin_count2", cell, weight2)
             self._put("bin_gap2", cell, weight2, gap * gap)
+            if "weights" in self.blocks:
+                self._put("bin_gap1", cell, weight2, gap)
 
     def _each_class(self, g: Array) -> Array:
         """Return the cells (group, class) of every class of every row, laid out (class, row)."""
@@ -215,9 +236,18 @@ class Fill:
     ) -> None:
         cell = bin_of(prob, self.b).astype(np.int64)
         cell += self._each_class(g).reshape(prob.shape) * self.b
-        own = cell[y, np.arange(len(y))]
+        rows = np.arange(len(y))
+        own = cell[y, rows]
         cell = cell.ravel()
         each = None if weight is None else np.broadcast_to(weight, prob.shape).ravel()
+        if "spread" in self.blocks:
+            weight2 = None if weight is None else weight * weight
+            error = prob.copy()
+            error[y, rows] -= 1.0
+            self._put("class_gap2", cell, weight2, error * error)
+            if "weights" in self.blocks:
+                self._put("class_count2", cell, None if each is None else each * each)
+                self._put("class_gap1", cell, weight2, -error)
         self._put("class_count", cell, each)
         self._put("class_correct", own, weight)
         self._put("class_probability", cell, weight, prob)

@@ -4,6 +4,7 @@ Sums are kept per group x class, per group x confidence bin, and per group x cla
 table's size does not depend on the number of rows. Without weights they are exact: counts are
 integers, and each probability p enters as the integer floor(p * 2**32 + 0.5), so sums do not
 depend on the order of the rows or on where they were added. With weights they are float64.
+Where rows have weights or clusters, second moments over units (rows or clusters) come with them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from equipoise._inputs import (
     check_bins,
+    check_clusters,
     check_weights,
     class_count,
     column_labels,
@@ -36,16 +38,19 @@ from equipoise.metrics._sums import (
     ROWS,
     SUMS,
     UNLABELLED,
-    Array,
     Fill,
+    argmax,
     chosen_blocks,
     zeros,
 )
+from equipoise.metrics._units import Array, features, over_clusters
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class AuditTable:
     """Sums per group, class and bin; the tables of different rows can be added with ``+``.
+
+    Tables with clusters are added with `add`, since a cluster may have rows in both.
 
     Attributes
     ----------
@@ -59,6 +64,10 @@ class AuditTable:
         Whether rows had weights. Then the sums are float64, otherwise exact integers.
     sums
         The raw sums by name, see `SUMS`, each of shape (group, [class,] [bin]).
+    clustered
+        Whether rows belong to clusters. Then the sums over units are of clusters, not of rows.
+    pooled_units
+        With clusters, the sums over units where all groups are one: a cluster may be in several.
 
     Examples
     --------
@@ -74,6 +83,8 @@ class AuditTable:
     n_bins: int
     weighted: bool
     sums: Mapping[str, Array]
+    clustered: bool = False
+    pooled_units: Mapping[str, Array] | None = None
 
     @classmethod
     def from_arrays(
@@ -88,6 +99,7 @@ class AuditTable:
         positive: Any = None,
         y_pred: Any = None,
         blocks: Iterable[str] = BLOCKS,
+        clusters: Any = None,
     ) -> AuditTable:
         """Sum up labels and probabilities held in memory, a slice at a time.
 
@@ -112,8 +124,12 @@ class AuditTable:
             Decisions made elsewhere; they replace the argmax in `predictions` and `hits` only.
         blocks
             Names of the blocks of sums to fill; fewer are faster.
+        clusters
+            Id of the cluster that each row belongs to, such as a person with several rows.
         """
-        blocks = chosen_blocks(blocks)
+        given_blocks = chosen_blocks(
+            blocks, weighted=sample_weight is not None, clustered=clusters is not None
+        )
         check_bins(n_bins)
         prob = matrix(y_prob, "y_prob")
         n, k = len(prob), class_count(prob)
@@ -124,7 +140,7 @@ class AuditTable:
             y, resolved = encode_labels(
                 y_true, k, labels, columns=column_names(y_prob), positive=positive
             )
-        elif blocks <= UNLABELLED and labels is not None:
+        elif given_blocks <= UNLABELLED and labels is not None:
             resolved = column_labels((), k, labels=labels)
         else:
             raise ValueError("y_true is None; only rates of predictions need no labels")
@@ -133,13 +149,36 @@ class AuditTable:
             group, groups = encode_groups(sensitive_features)
         same_length(n, y_true=y, y_pred=pred, sensitive_features=group)
         weight = check_weights(sample_weight, n)
-        fill = Fill(blocks, len(groups), k, int(n_bins), weighted=weight is not None)
+        cluster = check_clusters(clusters, n)
+        of_rows = given_blocks if cluster is None else given_blocks - {"units"}
+        fill = Fill(of_rows, len(groups), k, int(n_bins), weighted=weight is not None)
         step = min(ROWS, max(256, CELLS // k))
         for start in range(0, n, step):
             rows = slice(start, min(start + step, n))
             given: list[Any] = [None if v is None else v[rows] for v in (y, pred, group, weight)]
-            fill.add(probability_slice(prob, rows), *given)
-        return cls(tuple(groups), tuple(resolved), int(n_bins), weight is not None, fill.finished())
+            fill.add(probability_slice(prob, rows, int(n_bins)), *given)
+        sums, pooled = fill.finished(), None
+        if cluster is not None and "units" in given_blocks:
+
+            def read(rows: Array) -> dict[str, Array]:
+                p = probability_slice(prob[rows], slice(0, len(rows)), int(n_bins))
+                own: list[Any] = [None if v is None else v[rows] for v in (y, pred, weight)]
+                top = argmax(p)[1]
+                return features(
+                    p, own[0].astype(np.int64), top if pred is None else own[1], top, own[2]
+                )
+
+            sums |= over_clusters(read, cluster, group, len(groups))
+            pooled = over_clusters(read, cluster, None, 1)
+        return cls(
+            tuple(groups),
+            tuple(resolved),
+            int(n_bins),
+            weight is not None,
+            sums,
+            cluster is not None,
+            pooled,
+        )
 
     @classmethod
     def from_stack(
@@ -161,7 +200,8 @@ class AuditTable:
         """
         k, configs, n = prob.shape
         weighted = sample_weight is not None
-        fill = Fill(chosen_blocks(blocks), configs * len(groups), k, n_bins, weighted=weighted)
+        chosen = chosen_blocks(blocks, weighted=weighted)
+        fill = Fill(chosen, configs * len(groups), k, n_bins, weighted=weighted)
         flat = prob.reshape(k, -1)
         cell = (np.arange(configs)[:, None] * len(groups) + group).ravel()
         target = np.broadcast_to(y, (configs, n)).ravel()
@@ -189,6 +229,13 @@ class AuditTable:
             name: array.sum(axis=-1 - len(SUMS[name].axes), keepdims=True)
             for name, array in self.sums.items()
         }
+        if self.pooled_units is not None:
+            sums |= self.pooled_units
+        elif self.clustered and "unit_count" in sums and len(self.groups) > 1:
+            raise ValueError(
+                "these are some groups of a clustered table, and a cluster may be in several of "
+                "them; pool the whole table"
+            )
         return dataclasses.replace(self, groups=(None,), sums=sums)
 
     def only(self, groups: slice) -> AuditTable:
@@ -197,11 +244,61 @@ class AuditTable:
         for name, array in self.sums.items():
             index: Any = (..., groups, *(slice(None) for _ in SUMS[name].axes))
             sums[name] = array[index]
-        return dataclasses.replace(self, groups=self.groups[groups], sums=sums)
+        chosen = self.groups[groups]
+        pooled = self.pooled_units if chosen == self.groups else None
+        return dataclasses.replace(self, groups=chosen, sums=sums, pooled_units=pooled)
+
+    def as_weighted(self) -> AuditTable:
+        """Return an unweighted table as that of the same rows with weights of 1."""
+        if self.weighted:
+            return self
+        own = {SUMS[name].block for name in self.sums} - {"units"}
+        blocks = chosen_blocks(own, weighted=True, clustered=self.clustered)
+        sums = {name: v if name == "rows" else self[name] for name, v in self.sums.items()}
+        if "weights" in blocks:
+            sums["bin_gap1"] = sums["bin_correct"] - sums["bin_confidence"]
+            sums["class_count2"] = sums["class_count"]
+            sums["class_gap1"] = sums["class_correct"] - sums["class_probability"]
+        if "units" in blocks and not self.clustered:
+            one = sums["weight"]
+            sums |= dict.fromkeys(("unit_count", "unit_n2", "unit_n4"), one)
+            hit, label, pred = sums["hits"].sum(-1), sums["labels"], sums["predictions"]
+            own_p = sums["own_probability"]
+            squares = sums["squared_error"]
+            sums |= {
+                "unit_hit2": hit,
+                "unit_hit_n": hit,
+                "unit_top2": sums["bin_gap2"].sum(-1),
+                "unit_top_n": sums["bin_gap1"].sum(-1),
+                "unit_brier2": sums["brier2"],
+                "unit_brier_n": squares.sum(-1),
+                "unit_loss2": sums["log_loss2"],
+                "unit_loss_n": sums["log_loss"],
+                "unit_label2": label,
+                "unit_label_n": label,
+                # sum (p - y)**2 = sum p**2 - 2 sum p y + sum y
+                "unit_prob2": np.maximum(squares + 2.0 * own_p - label, 0.0),
+                "unit_prob_n": sums["probability"],
+                "unit_pred2": pred,
+                "unit_pred_n": pred,
+                "unit_prob_label": own_p,
+                "unit_pred_label": sums["hits"],
+            }
+        return dataclasses.replace(self, weighted=True, sums=sums)
 
     def __add__(self, other: AuditTable) -> AuditTable:
-        if not isinstance(other, AuditTable):
-            return NotImplemented
+        return self.add(other) if isinstance(other, AuditTable) else NotImplemented
+
+    def add(self, other: AuditTable, *, disjoint_clusters: bool = False) -> AuditTable:
+        """Return the table of the rows of both.
+
+        Parameters
+        ----------
+        other
+            Table of other rows, with the same labels, bins and blocks.
+        disjoint_clusters
+            Promise that no cluster has rows in both tables, which clustered tables need.
+        """
         for what in ("labels", "n_bins"):
             mine, theirs = getattr(self, what), getattr(other, what)
             if mine != theirs:
@@ -209,6 +306,19 @@ class AuditTable:
                     f"tables with different {what} cannot be added: {mine!r} and {theirs!r}; "
                     f"fill both with the same {what}="
                 )
+        if self.clustered != other.clustered:
+            raise ValueError(
+                "a table with clusters and one without cannot be added; fill both with clusters="
+            )
+        if self.clustered and not disjoint_clusters:
+            raise ValueError(
+                "tables with clusters cannot be added with +: a cluster may have rows in both, and "
+                "these would count as independent; audit all rows together, or, if no cluster is "
+                "in both, use a.add(b, disjoint_clusters=True)"
+            )
+        if self.weighted != other.weighted:
+            mine, theirs = self.as_weighted(), other.as_weighted()
+            return mine.add(theirs, disjoint_clusters=disjoint_clusters)
         if self.sums.keys() != other.sums.keys():
             raise ValueError("tables filled with different blocks cannot be added")
         groups = self.groups
@@ -219,25 +329,25 @@ class AuditTable:
                 raise ValueError(
                     f"groups {self.groups!r} and {other.groups!r} are of different kinds"
                 ) from None
-        weighted = self.weighted or other.weighted
         sums = {}
         for name in self.sums:
-            shape = (len(groups), *self.sums[name].shape[1:])
-            total = zeros(name, shape, weighted=weighted)
+            total = zeros(name, (len(groups), *self.sums[name].shape[1:]), weighted=self.weighted)
             for table in (self, other):
-                at = [groups.index(g) for g in table.groups]
-                total[at] += table.sums[name] if total.dtype == object else table[name]
+                total[[groups.index(g) for g in table.groups]] += table.sums[name]
             sums[name] = total
-        return AuditTable(groups, self.labels, self.n_bins, weighted, sums)
+        pooled = None
+        if self.pooled_units is not None and other.pooled_units is not None:
+            pooled = {name: v + other.pooled_units[name] for name, v in self.pooled_units.items()}
+        return dataclasses.replace(self, groups=groups, sums=sums, pooled_units=pooled)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, AuditTable):
             return NotImplemented
         return (
-            (self.groups, self.labels, self.n_bins, self.weighted)
-            == (other.groups, other.labels, other.n_bins, other.weighted)
-            and self.sums.keys() == other.sums.keys()
-            and all(np.array_equal(self.sums[name], other.sums[name]) for name in self.sums)
+            (self.groups, self.labels, self.n_bins, self.weighted, self.clustered)
+            == (other.groups, other.labels, other.n_bins, other.weighted, other.clustered)
+            and _same(self.sums, other.sums)
+            and _same(self.pooled_units or {}, other.pooled_units or {})
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -245,7 +355,8 @@ class AuditTable:
     def __repr__(self) -> str:
         rows = int(self.sums["rows"].sum())
         return (
-            f"AuditTable({rows:,} rows{', weighted' * self.weighted}, groups={self.groups!r}, "
+            f"AuditTable({rows:,} rows{', weighted' * self.weighted}"
+            f"{', clustered' * self.clustered}, groups={self.groups!r}, "
             f"labels={self.labels!r}, n_bins={self.n_bins})"
         )
 
@@ -257,7 +368,11 @@ class AuditTable:
             "labels": [to_plain(v) for v in self.labels],
             "n_bins": self.n_bins,
             "weighted": self.weighted,
+            "clustered": self.clustered,
             "sums": {name: array.tolist() for name, array in self.sums.items()},
+            "pooled_units": None
+            if self.pooled_units is None
+            else {name: array.tolist() for name, array in self.pooled_units.items()},
         }
 
     @classmethod
@@ -269,28 +384,50 @@ class AuditTable:
             groups = tuple(from_plain(g) for g in data["groups"])
             labels = tuple(from_plain(v) for v in data["labels"])
             n_bins, weighted, raw = data["n_bins"], data["weighted"], dict(data["sums"])
+            clustered, units = data["clustered"], data["pooled_units"]
+            units = None if units is None else dict(units)
             check_bins(n_bins)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"damaged audit table: {error!r}") from None
-        blocks = {SUMS[name].block for name in raw if name in SUMS} | {"rows"}
+        for what, value in (("weighted", weighted), ("clustered", clustered)):
+            if not isinstance(value, bool):
+                raise ValueError(f"damaged audit table: {what} is {value!r}")
+        asked = {SUMS[name].block for name in raw if name in SUMS} & BLOCKS
+        blocks = chosen_blocks(asked, weighted=weighted, clustered=clustered)
         if raw.keys() != {name for name, spec in SUMS.items() if spec.block in blocks}:
             raise ValueError(f"damaged audit table: sums {sorted(raw)}")
+        if units is not None and not (clustered and units.keys() == _unit_names(raw)):
+            raise ValueError(f"damaged audit table: pooled_units {sorted(units)}")
         for what, values in (("groups", groups), ("labels", labels)):
             if len(set(values)) < max(1, len(values)):
                 raise ValueError(f"damaged audit table: {what} {values!r}")
-        if not isinstance(weighted, bool):
-            raise ValueError(f"damaged audit table: weighted is {weighted!r}")
         size = {"k": len(labels), "b": n_bins}
-        sums = {}
-        for name, values in raw.items():
-            shape = (len(groups), *(size[axis] for axis in SUMS[name].axes))
+
+        def read(name: str, values: Any, rows: int) -> Array:
+            shape = (rows, *(size[axis] for axis in SUMS[name].axes))
             kind = zeros(name, (), weighted=weighted).dtype
             array = np.array(values, dtype=object)
             numbers = (int, float) if kind == np.float64 else int
+            signed = SUMS[name].signed
             if array.shape != shape or not all(
-                isinstance(v, numbers) and not isinstance(v, bool) and 0 <= v < float("inf")
+                isinstance(v, numbers)
+                and not isinstance(v, bool)
+                and (signed or v >= 0)
+                and abs(v) < float("inf")
                 for v in array.ravel()
             ):
                 raise ValueError(f"damaged audit table: {name} is not {shape} sums")
-            sums[name] = array.astype(kind)
-        return cls(groups, labels, n_bins, weighted, sums)
+            return array.astype(kind)
+
+        sums = {name: read(name, values, len(groups)) for name, values in raw.items()}
+        if units is not None:
+            units = {name: read(name, values, 1) for name, values in units.items()}
+        return cls(groups, labels, n_bins, weighted, sums, clustered, units)
+
+
+def _unit_names(sums: Iterable[str]) -> set[str]:
+    return {name for name in sums if SUMS[name].block == "units"}
+
+
+def _same(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
+    return one.keys() == other.keys() and all(np.array_equal(one[n], other[n]) for n in one)

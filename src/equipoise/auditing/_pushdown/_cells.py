@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.auditing._pushdown._query import HALF, Plan
-from equipoise.metrics import SUMS, Array, AuditTable
+from equipoise.metrics import BLOCKS, SUMS, Array, AuditTable
 
 Ints = NDArray[np.int64]
 
@@ -143,6 +143,7 @@ class Filling:
         self.sums = {
             name: np.zeros((2, rows, *(size[axis] for axis in spec.axes)), np.int64)
             for name, spec in SUMS.items()
+            if spec.block in BLOCKS
         }
 
     def put(self, name: str, value: tuple[Ints, Ints], *at: Ints) -> None:
@@ -223,6 +224,7 @@ def put_pair(into: Filling, cells: Cells, plan: Plan, row: Ints) -> None:
         into.put("squared_error", s, row, here)
         into.put("class_count", n, row, here, b)
         into.put("class_probability", p, row, here, b)
+        into.put("class_gap2", s, row, here, b)
         into.put_where(y == k, "class_correct", n, row, here, b)
         into.put_where(y == k, "own_probability", p, row, here)
         into.put_where((y == k) & (c == 0), "impossible", n, row)
@@ -264,5 +266,6 @@ def put_classes(into: Filling, cells: Cells, plan: Plan, row: Ints) -> None:
     into.put("squared_error", cells.sums["s"], row, k)
     into.put("class_count", n, row, k, b)
     into.put("class_probability", cells.sums["p"], row, k, b)
+    into.put("class_gap2", cells.sums["s"], row, k, b)
     into.put_where(own == 1, "class_correct", n, row, k, b)
     into.put_where(decided == 1, "predictions", n, row, k)

@@ -164,6 +164,14 @@ def rounded_off(bins: int, parts: int = 1, *, divided: bool = False) -> dict[int
     return off
 
 
+def on_edges(column: nw.Expr, kind: Any, n_bins: int) -> nw.Expr:
+    """Return numbers of a shorter kind as float64; a bin's edge that was rounded is that edge."""
+    p = column.cast(nw.Float64)
+    # divided by a column, since polars would turn the division by a number into a product
+    edge = (p * float(n_bins) + 0.5).floor() / (p * 0.0 + float(n_bins))
+    return nw.when(edge.cast(kind).cast(nw.Float64) == p).then(edge).otherwise(p)
+
+
 def is_nan(column: nw.Expr) -> nw.Expr:
     """Say where a column of floats is NaN; DuckDB's own test misses it in Parquet files."""
     return ~column.is_finite() & (column.abs() != float("inf"))

@@ -21,7 +21,7 @@ from equipoise._inputs import (
     typed,
 )
 from equipoise.auditing._pushdown._cells import Answer, plain
-from equipoise.auditing._pushdown._query import Coding, Frame
+from equipoise.auditing._pushdown._query import Coding, Frame, on_edges
 
 MOST_GROUPS = 10_000
 """Most combinations of groups and values of `by` in an audit."""
@@ -68,7 +68,9 @@ class Columns:
         return tuple(role for role in self.roles if role[0] in "bg")
 
 
-def prepared(source: Opened, roles: Mapping[str, str]) -> tuple[Frame, dict[str, Any]]:
+def prepared(
+    source: Opened, roles: Mapping[str, str], n_bins: int = 1
+) -> tuple[Frame, dict[str, Any]]:
     """Return the columns named by their roles, probabilities as float64, and their types."""
     schema = source.frame.collect_schema()
     names = [str(name) for name in schema.names()]
@@ -98,7 +100,8 @@ def prepared(source: Opened, roles: Mapping[str, str]) -> tuple[Frame, dict[str,
                 raise TypeError(
                     f"column {name!r} holds {kind}, not probabilities; pass a column of numbers"
                 )
-            column = column.cast(nw.Float64)
+            short = kind.is_float() and kind != nw.Float64
+            column = on_edges(column, kind, n_bins) if short else column.cast(nw.Float64)
         elif kind == nw.Date and role[0] == "b":
             column = column.cast(nw.String)  # as a CSV file has it
         elif kind.is_temporal():

@@ -85,7 +85,7 @@ class _Job:
         self.classes = max(2, len(columns.prob))
         self.labels = None if labels is None else list(labels)
         self.positive = positive
-        self.frame, self.types = prepared(source, columns.roles)
+        self.frame, self.types = prepared(source, columns.roles, n_bins)
         self.eager = isinstance(self.frame, nw.DataFrame)
 
     def values(self, raw: Iterable[Any], role: str) -> Values:
