@@ -3,10 +3,17 @@
 import json
 import math
 
+import duckdb
+import ibis
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 import oracle_metrics as oracle
+from equipoise.auditing import audit, audit_models, merge_audits
+from equipoise.auditing._pushdown import Columns, fill
 from equipoise.metrics import (
     SUMS,
     AuditTable,
@@ -306,3 +313,281 @@ def test_short_numbers_on_edges_are_in_the_bins_of_the_numbers_they_stand_for(ki
         for prob in (p, np.stack([rest, p], axis=1)):
             found = of(y, prob.astype(kind), n_bins=n_bins)
             assert found == pytest.approx(of(y, prob, n_bins=n_bins), abs=tolerance)
+
+
+# --- push-down -------------------------------------------------------------------------------
+
+MAKE = {
+    "pandas": pd.DataFrame,
+    "pandas, nullable": lambda d: pd.DataFrame(d).convert_dtypes(),
+    "polars": pl.DataFrame,
+    "polars, lazy": pl.LazyFrame,
+    "pyarrow": pa.table,
+    "duckdb": lambda d: duckdb.connect().from_arrow(pa.table(d)),
+    "ibis": lambda d: ibis.memtable(pa.table(d)),
+}
+
+PROB = {2: ("p0", "p1"), 3: ("p0", "p1", "p2")}
+
+
+SLOW = {"ibis": pytest.mark.slow, "pandas, nullable": pytest.mark.slow}
+
+
+@pytest.fixture(params=[pytest.param(name, marks=SLOW.get(name, ())) for name in MAKE])
+def make(request):
+    return MAKE[request.param]
+
+
+def table_of(classes=2, n=300):
+    """Columns of a table: clusters have rows in several groups and months."""
+    data = rows(n, classes)
+    return {
+        "y": data["y_true"],
+        "g": data["sensitive_features"],
+        "h": np.random.default_rng(8).choice(["u", "v"], n),
+        "month": np.random.default_rng(7).integers(1, 4, n),
+        "w": np.where(np.arange(n) % 11 == 3, 0.0, weights(n)),
+        "person": np.array([f"id {i}" for i in ids(n)]),
+        "d": np.random.default_rng(6).integers(0, classes, n),
+        **{f"p{k}": data["y_prob"][:, k] for k in range(classes)},
+    }
+
+
+def arrays_of(data, which=slice(None), prob=PROB[2], **names):
+    own = {role: data[name][which] for role, name in names.items()}
+    p = [data[name][which] for name in prob]
+    return AuditTable.from_arrays(
+        data["y"][which],
+        p[0] if len(p) == 1 else np.stack(p, axis=1),
+        sensitive_features=data["g"][which],
+        labels=range(max(2, len(p))),
+        **own,
+    )
+
+
+def assert_tables(got, want, rtol=1e-9):
+    assert (got.groups, got.labels, got.n_bins) == (want.groups, want.labels, want.n_bins)
+    assert (got.weighted, got.clustered) == (want.weighted, want.clustered)
+    assert got.sums.keys() == want.sums.keys()
+    pairs = [(got.sums, want.sums)]
+    if want.pooled_units is not None:
+        pairs.append((got.pooled_units, want.pooled_units))
+    for own, other in pairs:
+        for name in other:
+            assert own[name].dtype == other[name].dtype, name
+            np.testing.assert_allclose(
+                own[name].astype(float),
+                other[name].astype(float),
+                rtol=rtol,
+                atol=1e-12,
+                err_msg=name,
+            )
+    AuditTable.from_dict(json.loads(json.dumps(got.to_dict())))
+
+
+USES = {
+    "weights": ({"weight": "w"}, {"sample_weight": "w"}),
+    "clusters": ({"cluster": "person"}, {"clusters": "person"}),
+    "both": ({"weight": "w", "cluster": "person"}, {"sample_weight": "w", "clusters": "person"}),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("prob", [("p1",), PROB[2], PROB[3]], ids=len)
+def test_push_down_gives_the_sums_of_arrays(make, prob, use):
+    columns, names = USES[use]
+    data = table_of(max(2, len(prob)))
+    got = fill(make(data), Columns("y", prob, "g", **columns)).tables[()]
+    assert_tables(got, arrays_of(data, prob=prob, **names))
+    got = fill(make(data), Columns("y", prob, "g", pred="d", **columns)).tables[()]
+    assert_tables(got, arrays_of(data, prob=prob, **names, y_pred="d"))
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("name", ["pandas", "polars, lazy", "duckdb"])
+def test_push_down_by_parts(name, use):
+    columns, names = USES[use]
+    data = table_of()
+    got = fill(MAKE[name](data), Columns("y", PROB[2], "g", by="month", **columns))
+    for month in (1, 2, 3):
+        assert_tables(got.tables[month,], arrays_of(data, data["month"] == month, **names))
+    if use == "weights":
+        assert not got.wholes
+        first, second, third = got.tables.values()
+        assert_tables(first + second + third, arrays_of(data, **names))
+    else:
+        assert_tables(got.wholes[()], arrays_of(data, **names))
+
+
+def test_push_down_by_files(tmp_path):
+    data = table_of(3)
+    frame = pd.DataFrame(data)
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    columns = Columns("y", PROB[3], "g", weight="w", cluster="person", by="month")
+    for kind in ("csv", "parquet"):
+        for engine in ("duckdb", "polars"):
+            got = fill(tmp_path / f"rows.{kind}", columns, engine=engine)
+            names = {"sample_weight": "w", "clusters": "person"}
+            assert_tables(got.wholes[()], arrays_of(data, prob=PROB[3], **names))
+
+
+def test_slices_of_a_frame_do_not_cut_clusters(monkeypatch):
+    monkeypatch.setattr("equipoise.auditing._pushdown._tables.SLICE", 50)
+    data = table_of()
+    for use, (columns, names) in USES.items():
+        got = fill(pl.DataFrame(data), Columns("y", PROB[2], "g", **columns)).tables[()]
+        assert_tables(got, arrays_of(data, **names)), use
+
+
+def test_groups_that_differ_in_their_spaces_only_share_clusters(tmp_path):
+    data = table_of()
+    frame = pd.DataFrame(data)
+    frame.loc[::2, "g"] += " "
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    got = fill(tmp_path / "rows.csv", Columns("y", PROB[2], "g", cluster="person")).tables[()]
+    assert_tables(got, arrays_of(data, clusters="person"))
+
+
+def test_several_columns_of_groups_and_none():
+    data = table_of()
+    got = fill(pl.LazyFrame(data), Columns("y", "p1", ("g", "h"), cluster="person")).tables[()]
+    want = AuditTable.from_arrays(
+        data["y"],
+        data["p1"],
+        sensitive_features={"g": data["g"], "h": data["h"]},
+        clusters=data["person"],
+    )
+    assert_tables(got, want)
+    got = fill(pl.LazyFrame(data), Columns("y", "p1", (), cluster="person")).tables[()]
+    assert_tables(got, AuditTable.from_arrays(data["y"], data["p1"], clusters=data["person"]))
+
+
+@pytest.mark.parametrize("column", ["w", "person", "g", "month", "p1", "y"])
+def test_rows_with_missing_values_are_left_out(make, column):
+    data = table_of()
+    if column in ("y", "month"):
+        data[column] = data[column].astype(float)
+    kept = np.arange(300) % 7 != 0
+    holes = {
+        **data,
+        column: [v if k else None for v, k in zip(data[column].tolist(), kept, strict=True)],
+    }
+    columns = Columns("y", "p1", "g", weight="w", cluster="person", by="month")
+    source = make(holes)
+    with pytest.raises(ValueError, match=f"column '{column}' has no value in 43 rows .*the first"):
+        fill(source, columns)
+    got = fill(make(holes), columns, drop_missing=True)
+    assert got.dropped == 43
+    want = arrays_of(data, kept, ("p1",), sample_weight="w", clusters="person")
+    assert_tables(got.wholes[()], want)
+
+
+@pytest.mark.parametrize(
+    ("bad", "match"),
+    [
+        (-1.0, "column 'w' is negative in 1 row of"),
+        (math.inf, "column 'w' is infinite in 1 row of"),
+        (math.nan, "column 'w' has no value in 1 row of"),
+    ],
+)
+def test_bad_weights_of_a_table(make, bad, match):
+    data = table_of()
+    data["w"][5] = bad
+    with pytest.raises(ValueError, match=match):
+        fill(make(data), Columns("y", "p1", "g", weight="w"))
+
+
+def test_other_bad_columns_of_a_table(tmp_path):
+    data = table_of()
+    with pytest.raises(TypeError, match="column 'g' holds String, not weights; pass a column of"):
+        fill(pl.DataFrame(data), Columns("y", "p1", "g", weight="g"))
+    with pytest.raises(ValueError, match="column 'w' of the table is zero in every row"):
+        fill(pl.DataFrame({**data, "w": 0 * data["w"]}), Columns("y", "p1", "g", weight="w"))
+    with pytest.raises(ValueError, match="there is no column 'nobody'"):
+        fill(pl.DataFrame(data), Columns("y", "p1", "g", cluster="nobody"))
+    frame = pd.DataFrame(data).astype({"w": object})
+    frame.loc[3, "w"] = "much"
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    with pytest.raises(ValueError, match=r"column 'w' is not a number in 1 row .*w 'much'"):
+        fill(tmp_path / "rows.csv", Columns("y", "p1", "g", weight="w"))
+
+
+# --- audits ----------------------------------------------------------------------------------
+
+
+def test_audits_of_arrays_and_of_a_table_are_the_same():
+    data = table_of()
+    of_table = audit(
+        "y",
+        "p1",
+        sensitive_features="g",
+        data=pl.DataFrame(data),
+        by="month",
+        sample_weight="w",
+        clusters="person",
+    )
+    of_arrays = audit(
+        data["y"],
+        data["p1"],
+        sensitive_features=data["g"],
+        by=data["month"],
+        sample_weight=data["w"],
+        clusters=data["person"],
+    )
+    assert_tables(of_table.table, of_arrays.table)
+    for key, report in of_arrays.by.items():
+        assert_tables(of_table.by[key].table, report.table)
+
+
+@pytest.mark.parametrize("column", ["w", "person", "g"])
+def test_arrays_with_missing_values(column):
+    data = table_of()
+    kept = np.arange(300) % 7 != 0
+    holes = {**data, column: np.where(kept, data[column].astype(object), None)}
+    given = {"clusters": holes["person"], "sample_weight": holes["w"]}
+    report = audit(data["y"], data["p1"], sensitive_features=holes["g"], drop_missing=True, **given)
+    assert report.dropped == 43
+    want = arrays_of(data, kept, ("p1",), sample_weight="w", clusters="person")
+    assert_tables(report.table, want)
+    with pytest.raises(ValueError, match="missing"):
+        audit(data["y"], data["p1"], sensitive_features=holes["g"], **given)
+
+
+def test_names_are_needed_with_data():
+    data = table_of()
+    for name in ("sample_weight", "clusters"):
+        with pytest.raises(TypeError, match=f"with data=, {name} is the name of a column, got"):
+            audit("y", "p1", sensitive_features="g", data=pl.DataFrame(data), **{name: data["w"]})
+
+
+def test_models_and_parts_with_clusters_add_up_where_clusters_differ(tmp_path):
+    data = table_of()
+    frame = pd.DataFrame(data)
+    frame["m"] = np.where(np.arange(300) % 2 == 0, "new", "old")
+    options = {
+        "sensitive_features": "g",
+        "model": "m",
+        "by": "month",
+        "sample_weight": "w",
+        "clusters": "person",
+    }
+    whole = audit_models("y", "p1", data=frame, **options)
+    halves = [frame[frame.person < "id 2"], frame[frame.person >= "id 2"]]
+    for i, half in enumerate(halves):
+        audit_models("y", "p1", data=half, **options).save(tmp_path / f"{i}.json")
+    with pytest.raises(ValueError, match=r"0\.json was made with clusters.*disjoint_clusters=True"):
+        merge_audits(tmp_path)
+    merged = merge_audits(tmp_path, disjoint_clusters=True)
+    assert merge_audits(tmp_path / "0.json")["new"].table.clustered
+    for model in ("new", "old"):
+        chosen = (frame.m == model).to_numpy()
+        want = arrays_of(data, chosen, ("p1",), sample_weight="w", clusters="person")
+        assert_tables(whole[model].table, want)
+        assert_tables(merged[model].table, want)
+        for key, report in whole[model].by.items():
+            assert_tables(merged[model].by[key].table, report.table)
+    options["clusters"] = "d"
+    audit_models("y", "p1", data=halves[1], **options).save(tmp_path / "1.json")
+    with pytest.raises(ValueError, match="cluster is d, in others person"):
+        merge_audits(tmp_path, disjoint_clusters=True)

@@ -134,14 +134,19 @@ def probability_faults(
         yield off, f"columns {', '.join(names)} do not sum to 1", first, NOT_ONE
 
 
+def check_numbers(values: Any, name: str) -> NDArray[np.float64]:
+    """Return one column of numbers as float64."""
+    try:
+        return np.asarray(column(values, name), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be one column of numbers: {error}") from None
+
+
 def check_weights(sample_weight: Any, n: int) -> NDArray[np.float64] | None:
     """Return the weights as float64, or None; they must be finite, not negative, not all zero."""
     if sample_weight is None:
         return None
-    try:
-        weight = np.asarray(column(sample_weight, "sample_weight"), dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"sample_weight must be one column of numbers: {error}") from None
+    weight = check_numbers(sample_weight, "sample_weight")
     same_length(n, sample_weight=weight)
     for fault, bad in (
         ("missing", np.isnan(weight)),
@@ -159,19 +164,24 @@ def check_weights(sample_weight: Any, n: int) -> NDArray[np.float64] | None:
     return weight
 
 
+def encode_clusters(clusters: Any) -> NDArray[np.signedinteger[Any]]:
+    """Return the number of each row's cluster, from 0; -1 where it is missing."""
+    ids = column(clusters, "clusters")
+    if ids.dtype.kind not in "iuf":
+        return encode(ids, "clusters")[0]
+    # most ids differ, and sorting all of them at once is the fastest then
+    codes = np.unique(ids, return_inverse=True)[1].astype(np.int64)
+    codes[np.isnan(ids)] = -1
+    return codes
+
+
 def check_clusters(clusters: Any, n: int) -> NDArray[np.signedinteger[Any]] | None:
     """Return the number of each row's cluster, from 0, or None; every row must have one."""
     if clusters is None:
         return None
-    ids = column(clusters, "clusters")
-    same_length(n, clusters=ids)
-    if ids.dtype.kind in "iuf":
-        # most ids differ, and sorting all of them at once is the fastest then
-        missing = np.isnan(ids)
-        codes = np.unique(ids, return_inverse=True)[1].astype(np.int64)
-    else:
-        codes, _ = encode(ids, "clusters")
-        missing = codes < 0
+    codes = encode_clusters(clusters)
+    same_length(n, clusters=codes)
+    missing = codes < 0
     if missing.any():
         raise ValueError(
             f"clusters has {counted(int(missing.sum()), 'missing value')}, the first in row "

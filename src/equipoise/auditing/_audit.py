@@ -23,6 +23,7 @@ def audit(
     data: Any = None,
     by: Any = None,
     sample_weight: Any = None,
+    clusters: Any = None,
     n_bins: int = 15,
     labels: Any = None,
     positive: Any = None,
@@ -57,7 +58,10 @@ def audit(
         One or several columns (with `data`, their names), such as a month, whose values split the
         rows into parts that are reported one by one as well.
     sample_weight
-        Weight of each row; not with `data`.
+        Weight of each row, finite and not negative. With `data`, the name of its column.
+    clusters
+        Id of what each row belongs to, such as a person with several rows. Rows of a cluster count
+        as one observation in intervals and verdicts. With `data`, the name of its column.
     n_bins
         Number of confidence bins.
     labels
@@ -101,13 +105,11 @@ def audit(
         raise ValueError(
             "train goes with data=; for arrays pass base_rates=group_base_rates(y_train, ...)"
         )
-    if data is not None and sample_weight is not None:
-        raise ValueError("sample_weight does not go with data=; pass the columns as arrays instead")
-    given = (y_true, y_prob, sensitive_features, y_pred, by)
+    given = (y_true, y_prob, sensitive_features, y_pred, by, sample_weight, clusters)
     options = {"labels": labels, "positive": positive, "n_bins": n_bins}
     options["drop_missing"] = drop_missing
     if data is None:
-        tables = tables_of_arrays(*given, sample_weight, **options)
+        tables = tables_of_arrays(*given, **options)
     else:
         tables = tables_of_data({None: data}, _columns(*given), engine=engine, **options)
     tables = _with_rates(tables, base_rates, train, train_label, engine)
@@ -123,6 +125,8 @@ def audit_models(
     data: Any,
     model: str | None = None,
     by: str | Sequence[str] | None = None,
+    sample_weight: str | None = None,
+    clusters: str | None = None,
     n_bins: int = 15,
     labels: Any = None,
     positive: Any = None,
@@ -146,8 +150,8 @@ def audit_models(
         the column `model`.
     model
         The column with the name of the model that made the prediction.
-    y_true, y_prob, sensitive_features, by, y_pred
-        Names of columns.
+    y_true, y_prob, sensitive_features, by, sample_weight, clusters, y_pred
+        Names of columns, see `audit`.
     n_bins, labels, positive, base_rates, train, train_label, reference_group, level, tolerance
         As in `audit`.
     seed, drop_missing, engine
@@ -161,7 +165,7 @@ def audit_models(
         )
     tables = tables_of_data(
         sources,
-        _columns(y_true, y_prob, sensitive_features, y_pred, by),
+        _columns(y_true, y_prob, sensitive_features, y_pred, by, sample_weight, clusters),
         model=model,
         labels=labels,
         positive=positive,
@@ -183,6 +187,7 @@ def merge_audits(
     tolerance: float = 0.05,
     seed: int = 0,
     engine: str = "duckdb",
+    disjoint_clusters: bool = False,
 ) -> AuditReports:
     """Add up saved audits of different rows, and report on all rows together.
 
@@ -193,10 +198,13 @@ def merge_audits(
         audit --json`) or `AuditTable.to_dict` wrote.
     train, train_label, reference_group, level, tolerance, seed, engine
         As in `audit`.
+    disjoint_clusters
+        Promise that no cluster has rows in two of the files. Audits with clusters are added up
+        only then, since rows of a cluster in different files would count as independent.
     """
     check_evidence(level, tolerance)
     given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
-    tables = merged_files(given, keep_rates=train is None)
+    tables = merged_files(given, keep_rates=train is None, disjoint_clusters=disjoint_clusters)
     tables = _with_rates(tables, None, train, train_label, engine)
     return report_models(tables, reference_group, level=level, tolerance=tolerance, seed=seed)
 
@@ -204,19 +212,36 @@ def merge_audits(
 # --- columns and rates ------------------------------------------------------------------------
 
 
-def _columns(y_true: Any, y_prob: Any, sensitive_features: Any, y_pred: Any, by: Any) -> Columns:
+def _columns(
+    y_true: Any,
+    y_prob: Any,
+    sensitive_features: Any,
+    y_pred: Any,
+    by: Any,
+    sample_weight: Any,
+    clusters: Any,
+) -> Columns:
     """Check that the columns of a table are named."""
     lists = {"y_prob": y_prob, "sensitive_features": sensitive_features, "by": by}
-    for name, value in ({"y_true": y_true, "y_pred": y_pred} | lists).items():
+    optional = {"y_pred": y_pred, "sample_weight": sample_weight, "clusters": clusters}
+    for name, value in ({"y_true": y_true} | optional | lists).items():
         several = name in lists
         listed = several and isinstance(value, list | tuple)
         named = all(isinstance(v, str) for v in (value if listed else [value]))
-        if not named and (value is not None or name not in ("y_pred", "by")):
+        if not named and (value is not None or name not in (*optional, "by")):
             raise TypeError(
                 f"with data=, {name} is the name of a column{' or a list of names' * several}, "
                 f"got {type(value).__name__}"
             )
-    return Columns(y_true, y_prob, sensitive_features, y_pred, () if by is None else by)
+    return Columns(
+        y_true,
+        y_prob,
+        sensitive_features,
+        y_pred,
+        () if by is None else by,
+        sample_weight,
+        clusters,
+    )
 
 
 def _with_rates(

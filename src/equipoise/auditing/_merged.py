@@ -16,9 +16,26 @@ from equipoise.metrics import AuditTable
 FORMAT = "equipoise.Audit/1"
 
 
-def merged_files(sources: Sequence[str | os.PathLike[str]], *, keep_rates: bool) -> ModelTables:
+def merged_files(
+    sources: Sequence[str | os.PathLike[str]],
+    *,
+    keep_rates: bool,
+    disjoint_clusters: bool = False,
+) -> ModelTables:
     """Add up the tables in files; with `keep_rates` their training rates must be the same."""
-    return _merged({str(p): _load(p) for p in _json_files(sources)}, keep_rates=keep_rates)
+    loaded = {str(p): _load(p) for p in _json_files(sources)}
+    clustered = [p for p, a in loaded.items() if a.whole(next(iter(a.tables))).clustered]
+    if clustered and len(loaded) > 1 and not disjoint_clusters:
+        why = (
+            f"{clustered[0]} was made with clusters: if one has rows in two of the files, these "
+            "would count as independent"
+        )
+        raise InputError(
+            why,
+            "audit all rows together, or pass disjoint_clusters=True if no cluster is in two files",
+            "audit all rows together, or pass --disjoint-clusters if no cluster is in two files",
+        )
+    return _merged(loaded, keep_rates=keep_rates)
 
 
 def _json_files(sources: Sequence[str | os.PathLike[str]]) -> list[Path]:
@@ -72,14 +89,21 @@ def _merged(loaded: Mapping[str, ModelTables], *, keep_rates: bool) -> ModelTabl
         for model, tables in loaded[name].tables.items():
             into = total.tables.setdefault(model, {})
             for key, table in tables.items():
-                try:
-                    into[key] = into[key] + table if key in into else table
-                except ValueError as error:
-                    raise ValueError(f"{name}: {error}") from None
+                into[key] = _added(name, into.get(key), table)
+            if model in loaded[name].wholes:
+                whole = loaded[name].wholes[model]
+                total.wholes[model] = _added(name, total.wholes.get(model), whole)
             total.dropped[model] = total.dropped.get(model, 0) + loaded[name].dropped[model]
     for model, tables in total.tables.items():
         total.tables[model] = {key: tables[key] for key in sorted(tables)}
     return total
+
+
+def _added(name: str, total: AuditTable | None, table: AuditTable) -> AuditTable:
+    try:
+        return table if total is None else total.add(table, disjoint_clusters=True)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def _check_alike(name: str, first: ModelTables, own: ModelTables, *, keep_rates: bool) -> None:
@@ -134,6 +158,7 @@ def _make_alike(audits: Sequence[ModelTables]) -> None:
             a.tables[model] = {
                 _as_text(key, mixed_by): _with_text(table, mixed) for key, table in own.items()
             }
+        a.wholes = {model: _with_text(table, mixed) for model, table in a.wholes.items()}
 
 
 def _mixed(keys: Sequence[Key]) -> list[bool]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from equipoise._inputs import (
+    check_numbers,
     class_count,
     column,
     column_names,
     columns,
     encode,
+    encode_clusters,
     encode_labels,
     from_plain,
     matrix,
@@ -24,7 +26,7 @@ from equipoise._inputs import (
     to_plain,
 )
 from equipoise.auditing._pushdown import Columns, fill, rates_of
-from equipoise.metrics import AuditTable, GroupRates
+from equipoise.metrics import PRODUCTS, AuditTable, GroupRates
 
 Key = tuple[Any, ...]
 
@@ -45,11 +47,15 @@ class ModelTables:
     dropped
         For each model, the number of rows left out because a value is missing.
     columns
-        The columns that were read: "label", "prob", "group" and "pred"; empty for arrays.
+        The columns that were read: "label", "prob", "group", "pred", "weight" and "cluster"; empty
+        for arrays.
     base_rates
         Rates of the training labels, if proportional equality compares with these.
     unnamed
         Number of rows left out that belong to none of the models.
+    wholes
+        With clusters and `by`: the table of all rows of each model. It is not the sum of its parts,
+        since a cluster may be in several of them.
     """
 
     tables: dict[str | None, dict[Key, AuditTable]]
@@ -58,6 +64,7 @@ class ModelTables:
     columns: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     base_rates: GroupRates | None = None
     unnamed: int = 0
+    wholes: dict[str | None, AuditTable] = dataclasses.field(default_factory=dict)
 
     @property
     def labels(self) -> tuple[Hashable, ...]:
@@ -66,6 +73,8 @@ class ModelTables:
 
     def whole(self, model: str | None) -> AuditTable:
         """Return the table of all rows of a model."""
+        if model in self.wholes:
+            return self.wholes[model]
         first, *more = self.tables[model].values()
         return sum(more, first)
 
@@ -124,6 +133,8 @@ class ModelTables:
                 from_plain(key): AuditTable.from_dict(part["table"]) for key, part in parts
             }
             found.dropped[own["model"]] = int(own["dropped"])
+            if by and next(iter(found.tables[own["model"]].values())).clustered:
+                found.wholes[own["model"]] = AuditTable.from_dict(own["table"])
         if not found.tables or not all(found.tables.values()):
             raise ValueError("holds no tables")
         if data["base_rates"] is not None:
@@ -150,6 +161,7 @@ def tables_of_arrays(
     y_pred: Any,
     by: Any,
     sample_weight: Any,
+    clusters: Any,
     *,
     drop_missing: bool,
     **options: Any,
@@ -158,7 +170,12 @@ def tables_of_arrays(
     for value in (y_true, y_prob, sensitive_features):
         if isinstance(value, str):
             raise TypeError(f"{value!r} is the name of a column; pass data= with its table too")
-    arrays = {"y_true": y_true, "y_pred": y_pred, "sample_weight": sample_weight}
+    arrays = {
+        "y_true": y_true,
+        "y_pred": y_pred,
+        "sample_weight": sample_weight,
+        "clusters": clusters,
+    }
     if by is None and not drop_missing:
         table = AuditTable.from_arrays(
             y_prob=y_prob, sensitive_features=sensitive_features, **arrays, **options
@@ -178,14 +195,28 @@ def tables_of_arrays(
         columns=column_names(y_prob),
         positive=options.pop("positive"),
     )
+
+    def table_of(names: Iterable[str]) -> AuditTable:
+        own = {name: groups[name] for name in names}
+        return AuditTable.from_arrays(
+            y_prob=prob[kept], sensitive_features=own, **arrays, **options
+        )
+
     # parts are groups at first, so that one pass sums up all of them
-    table = AuditTable.from_arrays(
-        y_prob=prob[kept], sensitive_features=groups, **arrays, **options
-    )
+    table = table_of(groups)
     found = ModelTables({None: {(): table}}, dropped={None: int((~kept).sum())})
     if by is not None:
         found.by = tuple(keys)
-        found.tables[None] = _parts(table, len(keys), len(members))
+        parts = _parts(table, len(keys), len(members))
+        if table.clustered:
+            # a cluster may be in several groups and parts, so its rows are added up for each
+            pooled = table_of(keys)
+            for i, key in enumerate(pooled.groups):
+                own = key if isinstance(key, tuple) else (key,)
+                units = {name: pooled.sums[name][[i]] for name in PRODUCTS}
+                parts[own] = dataclasses.replace(parts[own], pooled_units=units)
+            found.wholes[None] = table_of(members)
+        found.tables[None] = parts
     return found
 
 
@@ -213,6 +244,10 @@ def _sound_rows(
         for name in ("y_true", "y_pred"):
             if arrays[name] is not None:
                 kept &= encode(arrays[name], name)[0] >= 0
+        if arrays["clusters"] is not None:
+            kept &= encode_clusters(arrays["clusters"]) >= 0
+        if arrays["sample_weight"] is not None:
+            kept &= ~np.isnan(check_numbers(arrays["sample_weight"], "sample_weight"))
         if not kept.any():
             raise ValueError(f"each of the {n:,} rows has a missing value; none is left to audit")
     return kept
@@ -229,7 +264,7 @@ def _parts(table: AuditTable, n_by: int, n_members: int) -> dict[Key, AuditTable
         rest = [table.groups[i][n_by:] for i in at]  # type: ignore[index]
         groups = tuple(g if n_members > 1 else g[0] for g in rest)
         sums = {name: array[at] for name, array in table.sums.items()}
-        found[key] = dataclasses.replace(table, groups=groups, sums=sums)
+        found[key] = dataclasses.replace(table, groups=groups, sums=sums, pooled_units=None)
     return found
 
 
@@ -242,12 +277,16 @@ def tables_of_data(
         "prob": list(columns.prob),
         "group": list(columns.group),
         "pred": columns.pred,
+        "weight": columns.weight,
+        "cluster": columns.cluster,
     }
     found = ModelTables({}, columns.by, columns=about)
     if model is not None:
         columns = dataclasses.replace(columns, by=(model, *columns.by))
     for name, source in sources.items():
-        filled = fill(source, columns, **options)
+        filled = fill(source, columns, apart=int(model is not None), **options)
+        for key, table in filled.wholes.items():
+            found.wholes[name if model is None else shown(key[0])] = table
         for key, table in filled.tables.items():
             own, rest = (name, key) if model is None else (shown(key[0]), key[1:])
             found.tables.setdefault(own, {})[rest] = table

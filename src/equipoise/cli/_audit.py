@@ -37,6 +37,8 @@ OF_PREDICTIONS = {
     "group": "--group",
     "y_pred": "--pred",
     "by": "--by",
+    "sample_weight": "--weight",
+    "clusters": "--cluster",
     "model": "--model",
     "labels": "--labels",
     "positive": "--positive",
@@ -87,6 +89,14 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 @click.option(
     "--by", multiple=True, help="Column that splits the rows into parts, such as a month."
 )
+@click.option("--weight", "sample_weight", metavar="COLUMN", help="Column with the rows' weights.")
+@click.option(
+    "--cluster",
+    "clusters",
+    metavar="COLUMN",
+    help="Column with the id of what rows belong to, such as a person with several rows. Rows of "
+    "a cluster count as one observation in intervals and verdicts.",
+)
 @click.option("--model", help="Column with the name of the model that made the prediction.")
 @click.option(
     "--reference",
@@ -130,6 +140,11 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 @click.option("--json", "out", type=OUTPUT_FILE, help="Write figures and tables to this file.")
 @click.option("--force", is_flag=True, help="Overwrite the file of --json.")
 @click.option("--merge", is_flag=True, help="Add up PREDICTIONS, which are files of --json.")
+@click.option(
+    "--disjoint-clusters",
+    is_flag=True,
+    help="With --merge: no cluster has rows in two of the files, so audits with clusters add up.",
+)
 def audit(
     predictions: tuple[str, ...],
     gates: list[Gate],
@@ -172,6 +187,7 @@ def _run(
     predictions: Sequence[str],
     *,
     merge: bool,
+    disjoint_clusters: bool,
     label: str,
     prob: tuple[str, ...],
     group: tuple[str, ...],
@@ -192,13 +208,16 @@ def _run(
                 )
         with notes():
             kept = {name: v for name, v in options.items() if name not in OF_PREDICTIONS}
-            return merge_audits(predictions, **kept)
+            return merge_audits(predictions, disjoint_clusters=disjoint_clusters, **kept)
+    if disjoint_clusters:
+        raise click.UsageError("--disjoint-clusters is for --merge")
     columns = {"--label": label, "--prob": prob, "--group": group}
     if lacking := [name for name, value in columns.items() if not value]:
         raise click.UsageError(
             f"an audit needs {' and '.join(lacking)}; to add up files of --json, pass --merge"
         )
-    named = [*prob, *group, *options["by"], label, options["y_pred"], options["model"]]
+    others = [options[name] for name in ("y_pred", "model", "sample_weight", "clusters")]
+    named = [*prob, *group, *options["by"], label, *others]
     if twice := [name for name in named if name is not None and named.count(name) > 1]:
         raise click.UsageError(f"column {twice[0]!r} is named twice")
     if options["model"] is not None and len(predictions) > 1:

@@ -47,11 +47,13 @@ from equipoise.metrics._scorers import (
 )
 from equipoise.metrics._sums import BLOCKS, SUMS, UNIT
 from equipoise.metrics._table import AuditTable
-from equipoise.metrics._units import Array
+from equipoise.metrics._units import FEATURES, PRODUCTS, Array
 
 __all__ = [
     "BLOCKS",
+    "FEATURES",
     "METRICS",
+    "PRODUCTS",
     "SUMS",
     "UNIT",
     "Array",

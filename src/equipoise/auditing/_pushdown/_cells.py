@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import narwhals as nw
@@ -11,9 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.auditing._pushdown._query import HALF, Plan
-from equipoise.metrics import BLOCKS, SUMS, Array, AuditTable
+from equipoise.metrics import BLOCKS, SUMS, Array
 
 Ints = NDArray[np.int64]
+
+Parts = tuple[Array, ...]
+"""Sums: the high and the low half of whole numbers, or float64 where rows have weights."""
 
 
 @dataclasses.dataclass
@@ -23,10 +26,13 @@ class Cells:
     keys: dict[tuple[Any, ...], int]  # position of each distinct key
     key: Ints  # position of each row's key
     cell: Ints
-    sums: Mapping[str, tuple[Ints, Ints]]  # high and low half of each row's sums
+    sums: Mapping[str, Parts]  # of each row
+    count: Ints  # rows of the data that each row stands for
 
     @classmethod
-    def of(cls, answers: Sequence[Any], key_names: Sequence[str]) -> Cells:
+    def of(
+        cls, answers: Sequence[Any], key_names: Sequence[str], *, weighted: bool = False
+    ) -> Cells:
         """Gather collected narwhals frames."""
         keys: dict[tuple[Any, ...], int] = {}
         key = []
@@ -34,48 +40,60 @@ class Cells:
             columns = [[plain(v) for v in answer[name].to_list()] for name in key_names]
             rows = zip(*columns, strict=True) if key_names else [()] * len(answer)
             key += [keys.setdefault(k, len(keys)) for k in rows]
-        sums: dict[str, tuple[Ints, Ints]] = {}
+        sums: dict[str, Parts] = {}
         for name in answers[0].columns:
             if name not in key_names:
-                parts = [_halves(answer[name]) for answer in answers]
-                high, low = (np.concatenate(half) for half in zip(*parts, strict=True))
-                sums[name] = (high, low)
+                exact = not weighted or name in ("cell", "rows")
+                parts = [(_halves if exact else _floats)(answer[name]) for answer in answers]
+                sums[name] = tuple(np.concatenate(part) for part in zip(*parts, strict=True))
         for name in [name for name in sums if f"{name}_high" in sums]:
             (high, low), (more, rest) = sums[name], sums.pop(f"{name}_high")
             sums[name] = (high + more * HALF + rest, low)
         high, low = sums.pop("cell")
-        return cls(keys, np.array(key, np.int64), high * HALF + low, sums)
+        more, rest = sums["rows"]
+        return cls(keys, np.array(key, np.int64), high * HALF + low, sums, count=more * HALF + rest)
 
     def __getitem__(self, rows: Any) -> Cells:
         """Return some of the rows."""
-        sums = {name: (high[rows], low[rows]) for name, (high, low) in self.sums.items()}
-        return Cells(self.keys, self.key[rows], self.cell[rows], sums)
+        sums = {name: tuple(part[rows] for part in parts) for name, parts in self.sums.items()}
+        return Cells(self.keys, self.key[rows], self.cell[rows], sums, self.count[rows])
 
-    def count(self, rows: Any) -> int:
-        """Return how many rows of the data are counted in some of these rows."""
-        high, low = self.sums["rows"]
-        return int(high[rows].sum()) * HALF + int(low[rows].sum())
+    def power(self, power: int) -> Cells:
+        """Return the sums of weight * value, or of weight**2 * value, as those of the values."""
+        end = "_2" if power == 2 else ""
+        names = [name for name in self.sums if f"{name}_2" in self.sums]
+        sums = {"rows" if n == "w" else n: self.sums[f"{n}{end}"] for n in names}
+        return dataclasses.replace(self, sums=sums)
 
 
-def _halves(column: Any) -> tuple[Ints, Ints]:
+def _floats(column: Any) -> Parts:
+    return (_numbers(column).astype(np.float64),)
+
+
+def _numbers(column: Any) -> Array:
+    """Return numbers of 64 bits."""
+    array = _in_memory(column)
+    if array is None:
+        return np.asarray(column.to_numpy())
+    # PyArrow's own way imports pandas, which takes longer than a small audit
+    kind = np.dtype(str(array.type).replace("double", "float64"))
+    return np.frombuffer(array.buffers()[1], kind, len(array), kind.itemsize * array.offset)
+
+
+def _halves(column: Any) -> Parts:
     """Return whole numbers of 64 bits, or of DuckDB's 128, as value // HALF and value % HALF.
 
     A sum of floats that is too large to be exact raises OverflowError.
     """
     array = _in_memory(column)
-    if array is None:
-        values = column.to_numpy()
-    elif str(array.type).startswith("decimal"):
+    if array is not None and str(array.type).startswith("decimal"):
         # two words of 64 bits, the lower one first; no sum is negative
         words = np.frombuffer(array.buffers()[1], "<u8", 2 * len(array), 16 * array.offset)
         low, high = words.reshape(-1, 2).T
         bits = HALF.bit_length() - 1
         top = (high << np.uint64(64 - bits)) | (low >> np.uint64(bits))
         return top.astype(np.int64), (low % np.uint64(HALF)).astype(np.int64)
-    else:
-        # PyArrow's own way imports pandas, which takes longer than a small audit
-        kind = np.dtype(str(array.type).replace("double", "float64"))
-        values = np.frombuffer(array.buffers()[1], kind, len(array), kind.itemsize * array.offset)
+    values = _numbers(column)
     # no term is negative, so no partial sum was larger than the sum
     if values.dtype == np.float64 and values.max(initial=0.0) >= 2.0**53:
         raise OverflowError("a sum of floats is not exact")
@@ -138,34 +156,45 @@ def plain(value: Any) -> Any:
 class Filling:
     """Sums of several tables, side by side while they are filled."""
 
-    def __init__(self, rows: int, classes: int, n_bins: int) -> None:
+    def __init__(self, rows: int, classes: int, n_bins: int, *, weighted: bool = False) -> None:
         size = {"k": classes, "b": n_bins}
-        self.sums = {
-            name: np.zeros((2, rows, *(size[axis] for axis in spec.axes)), np.int64)
+        self.weighted = weighted
+        shape, kind = ((1, rows), np.float64) if weighted else ((2, rows), np.int64)
+        self.sums: dict[str, Array] = {
+            name: np.zeros((*shape, *(size[axis] for axis in spec.axes)), kind)
             for name, spec in SUMS.items()
             if spec.block in BLOCKS
         }
 
-    def put(self, name: str, value: tuple[Ints, Ints], *at: Ints) -> None:
+    def put(self, name: str, value: Parts, *at: Ints) -> None:
         """Add values to the cells of one sum."""
         for half, part in zip(self.sums[name], value, strict=True):
             np.add.at(half, at, part)
 
-    def put_where(self, condition: Array, name: str, value: tuple[Ints, Ints], *at: Ints) -> None:
+    def put_where(self, condition: Array, name: str, value: Parts, *at: Ints) -> None:
         """Add those values for which the condition holds."""
-        high, low = value
-        self.put(name, (high[condition], low[condition]), *(index[condition] for index in at))
+        chosen = tuple(part[condition] for part in value)
+        self.put(name, chosen, *(index[condition] for index in at))
 
-    def table(
-        self, rows: list[int], groups: Sequence[Hashable], labels: tuple[Hashable, ...]
-    ) -> AuditTable:
-        """Return the table of some of the rows."""
-        sums = {
-            name: high[rows].astype(object) * HALF + low[rows]
-            for name, (high, low) in self.sums.items()
-        }
-        n_bins = self.sums["bin_count"].shape[-1]
-        return AuditTable(tuple(groups), labels, n_bins, False, sums)
+    def finished(self) -> dict[str, Array]:
+        """Return the sums as a table has them."""
+        if not self.weighted:
+            return {n: high.astype(object) * HALF + low for n, (high, low) in self.sums.items()}
+        sums = {name: values for name, (values,) in self.sums.items()}
+        sums["rows"] = sums["rows"].astype(np.int64).astype(object)
+        return sums
+
+
+def with_squares(sums: Mapping[str, Array], squares: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the sums of weighted rows, from those of weights and those of squared weights."""
+    own = [n for n, s in SUMS.items() if s.block == "spread"] + ["brier2", "log_loss2"]
+    return {
+        **sums,
+        **{name: squares[name] for name in own},
+        "bin_gap1": squares["bin_correct"] - squares["bin_confidence"],
+        "class_count2": squares["class_count"],
+        "class_gap1": squares["class_correct"] - squares["class_probability"],
+    }
 
 
 # --- two classes -----------------------------------------------------------------------------
@@ -199,11 +228,11 @@ def take_apart(cells: Cells, plan: Plan) -> dict[str, Ints]:
     return found
 
 
-def _put_common(into: Filling, cells: Cells, row: Ints, y: Ints) -> tuple[Ints, Ints]:
-    """Add the sums that both queries answer alike, and return the numbers of rows."""
+def _put_common(into: Filling, cells: Cells, row: Ints, y: Ints) -> Parts:
+    """Add the sums that both queries answer alike, and return the numbers or weights of rows."""
     n = cells.sums["rows"]
-    for name in ("rows", "weight"):
-        into.put(name, n, row)
+    into.put("rows", (cells.count.astype(np.float64),) if into.weighted else n, row)
+    into.put("weight", n, row)
     for name in ("log_loss", "log_loss2", "brier2"):
         into.put(name, cells.sums[name], row)
     into.put("labels", n, row, y)

@@ -9,9 +9,9 @@ import narwhals as nw
 import numpy as np
 
 from equipoise._files import Opened
-from equipoise._inputs import MISSING, NOT_ONE, NOT_WITHIN, ROW_SUM_TOLERANCE, InputError, counted
+from equipoise._inputs import NOT_ONE, NOT_WITHIN, ROW_SUM_TOLERANCE, InputError, counted
 from equipoise.auditing._pushdown._query import Frame, Plan, is_nan, row_sum
-from equipoise.auditing._pushdown._survey import Columns, collected
+from equipoise.auditing._pushdown._survey import NUMBERS, Columns, collected, missing
 
 SHOWN = 3
 """Number of faulty rows that a message shows."""
@@ -37,10 +37,10 @@ def refuse_faults(
     """
     roles = columns.roles
     kinds: list[tuple[str, nw.Expr, tuple[str, ...]]] = [
-        (f"column {name!r} has no value", _missing(role, types, source), MISSED)
+        (f"column {name!r} has no value", missing(role, types, source), MISSED)
         for role, name in roles.items()
     ]
-    missing = len(kinds)
+    lacking = len(kinds)
 
     def add(what: str, flag: nw.Expr, *advice: str) -> None:
         kinds.append((what, flag, advice))
@@ -53,6 +53,17 @@ def refuse_faults(
             add(f"column {name!r} is not a number", flag, "repair the file")
         outside = ~((p >= 0.0) & (p <= 1.0))
         add(f"column {name!r} is not within 0..1", outside, NOT_WITHIN)
+    if columns.weight is not None:
+        w = nw.col("w")
+        if source.is_text:
+            flag = w.is_null() | is_nan(w)
+            add(f"column {columns.weight!r} is not a number", flag, "repair the file")
+        for what, flag in (("negative", w < 0.0), ("infinite", ~w.is_finite())):
+            add(
+                f"column {columns.weight!r} is {what}",
+                flag,
+                "weights are finite and not negative; repair them",
+            )
     if not plan.single:
         frame = row_sum(frame, list(prob))
         off = ~((nw.col("total") - 1.0).abs() <= ROW_SUM_TOLERANCE)
@@ -73,7 +84,7 @@ def refuse_faults(
         nw.when(flag).then(float(i)).otherwise(float(len(kinds)))
         for i, (_, flag, _) in enumerate(kinds)
     ]
-    start = missing if drop_missing else 0
+    start = lacking if drop_missing else 0
     frame = frame.with_columns(fault=nw.min_horizontal(*rank))
     found = collected(frame.group_by("fault").agg(nw.len().alias("rows")))
     counts = zip(found["fault"].to_list(), found["rows"].to_list(), strict=True)
@@ -81,25 +92,14 @@ def refuse_faults(
     for i, (what, _, advice) in list(enumerate(kinds))[start:]:
         if count.get(i):
             first = collected(frame.filter(nw.col("fault") == float(i)).head(SHOWN))
-            total = sum(count.get(j, 0) for j in range(missing))
+            total = sum(count.get(j, 0) for j in range(lacking))
             more = f"; in all {total:,} rows lack a value" if total > count[i] > 0 == start else ""
             raise InputError(
                 f"{what} in {counted(count[i], 'row')} of {source.name} "
-                f"({_listed(first, source, roles)}){more if i < missing else ''}",
+                f"({_listed(first, source, roles)}){more if i < lacking else ''}",
                 *advice,
             )
-    return sum(count.get(i, 0) for i in range(missing))
-
-
-def _missing(role: str, types: Mapping[str, Any], source: Opened) -> nw.Expr:
-    column = nw.col(role)
-    flag = column.is_null()
-    if source.is_text:
-        text = nw.col(f"t{role}") if role[0] == "p" else column
-        return text.is_null() | text.str.strip_chars().is_in(sorted(MISSING))
-    if role[0] == "p" or types[role].is_float():
-        flag = flag | is_nan(column)
-    return flag
+    return sum(count.get(i, 0) for i in range(lacking))
 
 
 def _listed(rows: Any, source: Opened, roles: Mapping[str, str]) -> str:
@@ -107,7 +107,7 @@ def _listed(rows: Any, source: Opened, roles: Mapping[str, str]) -> str:
     for row in rows.iter_rows(named=True):
         values = {}
         for role, name in roles.items():
-            value = row[f"t{role}" if source.is_text and role[0] == "p" else role]
+            value = row[f"t{role}" if source.is_text and role[0] in NUMBERS else role]
             text = repr(value.item() if isinstance(value, np.generic) else value)
             values[name] = text if len(text) <= 40 else text[:40] + "..."
         lines.append(", ".join(f"{name} {text}" for name, text in values.items()))

@@ -6,7 +6,8 @@ The answer is small, and `_cells` adds it to the tables.
 
 Sums are of whole numbers (see `equipoise.metrics.SUMS`). DuckDB first adds them as floats, exact
 up to 2**53; if the sum shows that they were not, as 64-bit integers, for which it takes 128 bits.
-Elsewhere each number is split in two halves, which 10**12 rows do not overflow.
+Elsewhere each number is split in two halves, which 10**12 rows do not overflow. Where rows have
+weights, float64 sums of weight * value and of weight**2 * value come back instead.
 """
 
 from __future__ import annotations
@@ -64,7 +65,10 @@ class Coding:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """A query on a frame with the columns b0, .. (by), g0, .., l, d (decisions) and p0, .."""
+    """A query on a frame with the columns b0, .. (by), g0, .., l, d (decisions) and p0, ..
+
+    With weights it has w, with clusters c, and with either of them `ok`: 1 where both are sound.
+    """
 
     keys: tuple[str, ...]  # columns that rows are grouped by
     coding: Coding  # of the labels
@@ -73,6 +77,9 @@ class Plan:
     single: bool  # one column of probabilities, p1
     duckdb: bool  # whether DuckDB runs the query
     adding: Literal["floats", "integers", "halves"]
+    weighted: bool = False
+    checked: bool = False  # whether the frame has the column `ok`
+    kept: tuple[str, ...] = ()  # columns that go with each row beside the keys
 
     @property
     def classes(self) -> int:
@@ -84,9 +91,11 @@ class Plan:
         names = ["p1"] if self.single else [f"p{k}" for k in range(self.classes)]
         # is_finite, since DuckDB trusts the limits that Parquet states, which leave out NaN
         inside = [nw.col(p).is_finite() & (nw.col(p) >= 0.0) & (nw.col(p) <= 1.0) for p in names]
-        if self.single:
-            return inside[0]
-        return reduce(and_, [*inside, (nw.col("total") - 1.0).abs() <= ROW_SUM_TOLERANCE])
+        if self.checked:
+            inside.append(nw.col("ok") > 0.0)
+        if not self.single:
+            inside.append((nw.col("total") - 1.0).abs() <= ROW_SUM_TOLERANCE)
+        return reduce(and_, inside)
 
     def ceil(self, p: nw.Expr, parts: int = 1) -> nw.Expr:
         """Return the number of the bin, or part of a bin, from 1; 0 for the probability 0 only."""
@@ -103,6 +112,8 @@ class Plan:
 
         Where sums may overflow, two halves of each come back: `name_high` * HALF + `name`.
         """
+        if self.weighted:
+            return self._weighted(frame, cell, values)
         whole = {
             name: (value * float(FACTORS.get(name, UNIT)) + 0.5).floor()
             for name, value in values.items()
@@ -117,6 +128,23 @@ class Plan:
             names += high
             frame = frame.with_columns(**high).with_columns(**low)
             frame = frame.with_columns(nw.col(n).cast(nw.Int64) for n in names)
+        return frame.group_by(*self.keys, "cell").agg(
+            nw.len().alias("rows"), *(nw.col(n).sum() for n in names)
+        )
+
+    def _weighted(self, frame: Frame, cell: nw.Expr, values: Mapping[str, nw.Expr]) -> Frame:
+        """Add up weight * value as `name` and weight**2 * value as `name_2`; the weight is `w`."""
+        w = nw.col("w")
+        natural = {name: -v if name == "log_loss" else v for name, v in values.items()}
+        frame = frame.select(
+            *self.keys,
+            cell.cast(nw.Int64).alias("cell"),
+            w=w,
+            w_2=w * w,
+            **{name: v * w for name, v in natural.items()},
+            **{f"{name}_2": v * w * w for name, v in natural.items()},
+        )
+        names = [n for name in ("w", *values) for n in (name, f"{name}_2")]
         return frame.group_by(*self.keys, "cell").agg(
             nw.len().alias("rows"), *(nw.col(n).sum() for n in names)
         )
@@ -210,7 +238,7 @@ def _checked(frame: Frame, plan: Plan) -> Frame:
     if plan.decisions is not None:
         classes["d"] = plan.decisions.of("d")
     p = {name: nw.when(valid).then(nw.col(name)).otherwise(FAULTY) for name in names}
-    return frame.select(*plan.keys, **classes, **p)
+    return frame.select(*plan.keys, *plan.kept, **classes, **p)
 
 
 # --- two classes -----------------------------------------------------------------------------
@@ -255,17 +283,9 @@ def of_pair(frame: Frame, plan: Plan) -> Frame:
 
 def of_rows(frame: Frame, plan: Plan) -> Frame:
     """Return the sums that have one term for each row."""
-    frame = _decided(frame, plan)
+    frame = measured(frame, plan)
     y, d, best = nw.col("y"), nw.col("d"), nw.col("best")
-    p = [nw.col(f"p{k}") for k in range(plan.classes)]
-    is_own = [bit(y == float(k)) for k in range(plan.classes)]
-    frame = _added(frame, [x * own for x, own in zip(p, is_own, strict=True)], "own")
-    frame = frame.with_columns(
-        (x - own).alias(f"e{k}") for k, (x, own) in enumerate(zip(p, is_own, strict=True))
-    )
-    squares = [nw.col(f"e{k}") * nw.col(f"e{k}") for k in range(plan.classes)]
     own, brier, log, gap = (nw.col(name) for name in ("own", "brier", "log", "gap"))
-    frame = _added(frame, squares, "brier").with_columns(gap=bit(nw.col("top") == y) - best)
     hit = bit(d == y) + bit(d >= 0.0)
     cell = (y + 1.0) * 3.0 + hit
     cell = (cell * 2.0 + bit(nw.col("top") == y)) * 2.0 + bit(own == 0.0)
@@ -287,12 +307,26 @@ def of_rows(frame: Frame, plan: Plan) -> Frame:
     )
 
 
+def measured(frame: Frame, plan: Plan) -> Frame:
+    """Add what is measured of each row: the probability of its label, its Brier score and gap."""
+    frame = _decided(frame, plan)
+    y, best = nw.col("y"), nw.col("best")
+    p = [nw.col(f"p{k}") for k in range(plan.classes)]
+    is_own = [bit(y == float(k)) for k in range(plan.classes)]
+    frame = _added(frame, [x * own for x, own in zip(p, is_own, strict=True)], "own")
+    frame = frame.with_columns(
+        (x - own).alias(f"e{k}") for k, (x, own) in enumerate(zip(p, is_own, strict=True))
+    )
+    squares = [nw.col(f"e{k}") * nw.col(f"e{k}") for k in range(plan.classes)]
+    return _added(frame, squares, "brier").with_columns(gap=bit(nw.col("top") == y) - best)
+
+
 def of_classes(frame: Frame, plan: Plan) -> Frame:
     """Return the sums that have one term for each class of each row."""
     y, d, p, k = (nw.col(name) for name in ("y", "d", "p", "k"))
     names = [str(k) for k in range(plan.classes)]
     frame = _decided(frame, plan).select(
-        *plan.keys, "y", "d", *(nw.col(f"p{k}").alias(k) for k in names)
+        *plan.keys, *plan.kept, "y", "d", *(nw.col(f"p{k}").alias(k) for k in names)
     )
     frame = plan.unpivot(frame, names).with_columns(k=k.cast(nw.Float64))
     frame = frame.with_columns(own=bit(y == k), sound=bit((y >= 0.0) & (d >= 0.0)))
@@ -309,7 +343,10 @@ def of_classes(frame: Frame, plan: Plan) -> Frame:
 def _decided(frame: Frame, plan: Plan) -> Frame:
     """Add each row's largest probability and the first class that has it."""
     p = [nw.col(f"p{k}") for k in range(plan.classes)]
-    frame = _checked(frame, plan).with_columns(best=nw.max_horizontal(*p))
+    frame = _checked(frame, plan)
+    if plan.single:
+        frame = frame.with_columns(p0=1.0 - nw.col("p1"))
+    frame = frame.with_columns(best=nw.max_horizontal(*p))
     first = [
         nw.when(x == nw.col("best")).then(float(k)).otherwise(float(plan.classes))
         for k, x in enumerate(p)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from functools import reduce
+from operator import mul
 from typing import Any
 
 import narwhals as nw
@@ -21,13 +23,16 @@ from equipoise._inputs import (
     typed,
 )
 from equipoise.auditing._pushdown._cells import Answer, plain
-from equipoise.auditing._pushdown._query import Coding, Frame, on_edges
+from equipoise.auditing._pushdown._query import Coding, Frame, is_nan, on_edges
 
 MOST_GROUPS = 10_000
 """Most combinations of groups and values of `by` in an audit."""
 
 MOST_LABELS = 10_000
 """Most distinct values of a column of labels."""
+
+NUMBERS = {"p": "probabilities", "w": "weights"}
+"""Roles of columns of numbers, by their first letter."""
 
 SAMPLE = 10_000
 """First rows that the labels are learnt from; the query shows if other rows have more."""
@@ -42,6 +47,8 @@ class Columns:
     group: tuple[str, ...]  # of several, their intersection is meant, and a group is a tuple
     pred: str | None = None  # decisions made elsewhere, which replace the most probable class
     by: tuple[str, ...] = ()  # each combination of their values has a table of its own
+    weight: str | None = None
+    cluster: str | None = None  # ids of what rows belong to, such as persons
 
     def __post_init__(self) -> None:
         for name in ("prob", "group", "by"):
@@ -60,7 +67,9 @@ class Columns:
         roles = {f"b{i}": name for i, name in enumerate(self.by)}
         roles |= {f"g{i}": name for i, name in enumerate(self.group)}
         roles |= {"l": self.label} | ({} if self.pred is None else {"d": self.pred})
-        return roles | {f"p{k + single}": name for k, name in enumerate(self.prob)}
+        roles |= {f"p{k + single}": name for k, name in enumerate(self.prob)}
+        others = {"w": self.weight, "c": self.cluster}
+        return roles | {role: name for role, name in others.items() if name is not None}
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -71,7 +80,10 @@ class Columns:
 def prepared(
     source: Opened, roles: Mapping[str, str], n_bins: int = 1
 ) -> tuple[Frame, dict[str, Any]]:
-    """Return the columns named by their roles, probabilities as float64, and their types."""
+    """Return the columns named by their roles, and their types.
+
+    Probabilities and weights are float64; a CSV file's cells of these are the columns tp0, .. too.
+    """
     schema = source.frame.collect_schema()
     names = [str(name) for name in schema.names()]
     own = dict(zip(names, schema.names(), strict=True))
@@ -93,14 +105,15 @@ def prepared(
             )
         kind = types[role] = schema[own[name]]
         column = col(name)
-        if role[0] == "p":
+        if role[0] in NUMBERS:
             if source.is_text:
                 column = col(number(name))
             elif not (kind.is_numeric() or kind == nw.Boolean):
                 raise TypeError(
-                    f"column {name!r} holds {kind}, not probabilities; pass a column of numbers"
+                    f"column {name!r} holds {kind}, not {NUMBERS[role[0]]}; pass a column of "
+                    "numbers"
                 )
-            short = kind.is_float() and kind != nw.Float64
+            short = role[0] == "p" and kind.is_float() and kind != nw.Float64
             column = on_edges(column, kind, n_bins) if short else column.cast(nw.Float64)
         elif kind == nw.Date and role[0] == "b":
             column = column.cast(nw.String)  # as a CSV file has it
@@ -117,9 +130,37 @@ def prepared(
             # PyArrow gives a missing value of a dictionary column another row's value
             column = column.cast(nw.String)
         chosen.append(column.alias(role))
-        if source.is_text and role[0] == "p":
+        if source.is_text and role[0] in NUMBERS:
             chosen.append(col(name).alias(f"t{role}"))
     return source.frame.select(*chosen), types
+
+
+def missing(role: str, types: Mapping[str, Any], source: Opened) -> nw.Expr:
+    """Tell whether a column has no value."""
+    column = nw.col(role)
+    flag = column.is_null()
+    if source.is_text:
+        text = nw.col(f"t{role}") if role[0] in NUMBERS else column
+        return text.is_null() | text.str.strip_chars().is_in(sorted(MISSING))
+    if role[0] in NUMBERS or types[role].is_float():
+        flag = flag | is_nan(column)
+    return flag
+
+
+def with_checks(
+    frame: Frame, roles: Mapping[str, str], types: Mapping[str, Any], source: Opened
+) -> Frame:
+    """Add `ok`, 1 where weight and cluster are sound, and make weights that are not 0."""
+    flags = []
+    if "w" in roles:
+        w = nw.col("w")
+        flags.append(nw.when(w.is_finite() & (w >= 0.0)).then(1.0).otherwise(0.0))
+    if "c" in roles:
+        flags.append(nw.when(missing("c", types, source)).then(0.0).otherwise(1.0))
+    frame = frame.with_columns(ok=reduce(mul, flags))
+    if "w" in roles:
+        frame = frame.with_columns(w=nw.when(nw.col("ok") > 0.0).then(nw.col("w")).otherwise(0.0))
+    return frame
 
 
 def collected(frame: Frame) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import narwhals as nw
@@ -20,6 +20,7 @@ from equipoise.auditing._pushdown._cells import (
     put_pair,
     put_rows,
     take_apart,
+    with_squares,
 )
 from equipoise.auditing._pushdown._faults import refuse_faults
 from equipoise.auditing._pushdown._query import Coding, Frame, Plan, of_classes, of_pair, of_rows
@@ -32,9 +33,12 @@ from equipoise.auditing._pushdown._survey import (
     coding_like,
     coding_of,
     collected,
+    missing,
     prepared,
+    with_checks,
 )
-from equipoise.metrics import AuditTable, GroupRates
+from equipoise.auditing._pushdown._units import by_cluster, by_keys, totals_of_rows, unit_sums
+from equipoise.metrics import PRODUCTS, Array, AuditTable, GroupRates
 
 MOST_CELLS = 1_000_000
 """Rows of an answer beyond which the number of groups is checked first."""
@@ -48,15 +52,17 @@ SLICE = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Filled:
-    """Filling by the values of the `by` columns, and the number of rows left out.
+    """Tables by the values of the `by` columns, and the number of rows left out.
 
     All tables have the same labels, each has its own groups. `dropped_by` counts those rows left
-    out whose `by` columns have values.
+    out whose `by` columns have values. `wholes` has the tables of all parts together where these
+    are not the sum of the parts: with clusters, by the values of the first columns of `by`.
     """
 
     tables: Mapping[tuple[Any, ...], AuditTable]
     dropped: int
     dropped_by: Mapping[tuple[Any, ...], int]
+    wholes: Mapping[tuple[Any, ...], AuditTable] = dataclasses.field(default_factory=dict)
 
 
 def fill(
@@ -68,25 +74,41 @@ def fill(
     n_bins: int = 15,
     drop_missing: bool = False,
     engine: str = "duckdb",
+    apart: int = 0,
 ) -> Filled:
-    """Fill audit tables of a frame or of files; the options are those of `audit`."""
+    """Fill audit tables of a frame or of files; the options are those of `audit`.
+
+    The first `apart` columns of `by` split the rows into models, whose tables are never added up.
+    """
     check_bins(n_bins)
-    with opened(data, engine, numbers=columns.prob) as source:
-        return _Job(source, columns, int(n_bins), labels, positive).run(drop_missing=drop_missing)
+    numbers = [*columns.prob, *([] if columns.weight is None else [columns.weight])]
+    with opened(data, engine, numbers=numbers) as source:
+        job = _Job(source, columns, int(n_bins), labels, positive, apart)
+        return job.run(drop_missing=drop_missing)
 
 
 class _Job:
     """Fills the tables of one source."""
 
     def __init__(
-        self, source: Opened, columns: Columns, n_bins: int, labels: Any, positive: Any
+        self,
+        source: Opened,
+        columns: Columns,
+        n_bins: int,
+        labels: Any,
+        positive: Any,
+        apart: int,
     ) -> None:
-        self.source, self.columns, self.n_bins = source, columns, n_bins
+        self.source, self.columns, self.n_bins, self.apart = source, columns, n_bins, apart
         self.classes = max(2, len(columns.prob))
         self.labels = None if labels is None else list(labels)
         self.positive = positive
         self.frame, self.types = prepared(source, columns.roles, n_bins)
         self.eager = isinstance(self.frame, nw.DataFrame)
+        self.weighted, self.clustered = columns.weight is not None, columns.cluster is not None
+        self.asked = self.frame  # what queries are sent to
+        if self.weighted or self.clustered:
+            self.asked = with_checks(self.frame, columns.roles, self.types, source)
 
     def values(self, raw: Iterable[Any], role: str) -> Values:
         """Return a column's values in their final form."""
@@ -142,6 +164,9 @@ class _Job:
             single=len(self.columns.prob) == 1,
             duckdb=self.frame.implementation.is_duckdb(),
             adding=self._adding(),
+            weighted=self.weighted,
+            checked=self.weighted or self.clustered,
+            kept=("w",) if self.weighted else (),
         )
 
     def _adding(self) -> Literal["floats", "integers", "halves"]:
@@ -183,25 +208,25 @@ class _Job:
 
     def _asked(self, query: Callable[[Frame, Plan], Frame], plan: Plan) -> Cells:
         if not self.eager:
-            asked = query(self.frame, plan)
+            asked = query(self.asked, plan)
             answers = [collected(asked.head(MOST_CELLS))]
             if len(answers[0]) == MOST_CELLS:
                 self._limit_groups()
                 answers = [collected(asked)]
         else:
-            step = max(1, SLICE // (self.classes // 2))
-            answers = [
-                query(self.frame[start : start + step], plan)
-                for start in range(0, len(self.frame), step)
-            ]
-        return Cells.of(answers, plan.keys)
+            answers = [query(part, plan) for part in self._slices(self.asked)]
+        return Cells.of(answers, plan.keys, weighted=self.weighted)
+
+    def _slices(self, frame: Frame) -> list[Frame]:
+        step = max(1, SLICE // (self.classes // 2))
+        return [frame[start : start + step] for start in range(0, len(frame), step)]
 
     def _filled(self, cells: Cells, plan: Plan, *, drop_missing: bool) -> Filled:
         at = take_apart(cells, plan)
         place = self._places(cells)
         row = place.of(cells)
         sound = (at["valid"] == 1) & (at["y"] >= 0) & (at["decided"] == 1) & (row >= 0)
-        dropped = cells.count(~sound)
+        dropped = int(cells.count[~sound].sum())
         if dropped and dropped != refuse_faults(
             self.source, self.columns, self.frame, self.types, plan, drop_missing
         ):
@@ -210,21 +235,132 @@ class _Job:
             )
         if not sound.any():
             raise ValueError(f"{self.source.name} has no rows without a missing value")
-        into = Filling(len(place.found), self.classes, self.n_bins)
-        if self.classes == 2:
-            put_pair(into, cells[sound], plan, row[sound])
-        else:
-            put_rows(into, cells[sound], plan, row[sound])
-            more = self._ask(of_classes, plan)
-            put_classes(into, more, plan, place.of(more))
+        classes = self._ask(of_classes, plan) if self.classes > 2 else None
+
+        def put(power: int) -> dict[str, Array]:
+            into = Filling(len(place.found), self.classes, self.n_bins, weighted=self.weighted)
+            own, more = (
+                c.power(power) if c is not None and self.weighted else c for c in (cells, classes)
+            )
+            assert own is not None
+            (put_pair if more is None else put_rows)(into, own[sound], plan, row[sound])
+            if more is not None:
+                put_classes(into, more, plan, place.of(more))
+            return into.finished()
+
+        sums = with_squares(put(1), put(2)) if self.weighted else put(1)
+        if not sums["weight"].any():
+            raise ValueError(
+                f"column {self.columns.weight!r} of {self.source.name} is zero in every row; name "
+                "the column of the weights"
+            )
+        tables = self._tables(sums, place, plan)
+        wholes: dict[tuple[Any, ...], AuditTable] = {}
+        if self.weighted or self.clustered:
+            tables, wholes = self._with_units(tables, place, plan, dropped)
+        return Filled(tables, dropped, place.counts(cells[~sound]) if dropped else {}, wholes)
+
+    def _tables(
+        self, sums: Mapping[str, Array], place: _Places, plan: Plan
+    ) -> dict[tuple[Any, ...], AuditTable]:
         rows: dict[tuple[Any, ...], list[int]] = {}
-        for i in np.flatnonzero(into.sums["rows"].any(axis=0)).tolist():
+        for i in np.flatnonzero(sums["rows"]).tolist():
             rows.setdefault(place.found[i][0], []).append(i)
-        tables = {
-            by: into.table(own, [place.found[i][1] for i in own], plan.coding.labels)
+        return {
+            by: AuditTable(
+                tuple(place.found[i][1] for i in own),
+                plan.coding.labels,
+                self.n_bins,
+                self.weighted,
+                {name: array[own] for name, array in sums.items()},
+                self.clustered,
+            )
             for by, own in rows.items()
         }
-        return Filled(tables, dropped, place.counts(cells[~sound]) if dropped else {})
+
+    # --- units -------------------------------------------------------------------------------
+
+    def _with_units(
+        self, tables: Mapping[tuple[Any, ...], AuditTable], place: _Places, plan: Plan, dropped: int
+    ) -> tuple[dict[tuple[Any, ...], AuditTable], dict[tuple[Any, ...], AuditTable]]:
+        """Add the sums over units; return the tables of the parts and of all parts."""
+        frame = self.asked
+        if dropped:
+            others = [role for role in self.columns.roles if role not in "wc"]
+            lacks = [missing(role, self.types, self.source) for role in others]
+            # compared with numbers, since a condition may be missing too
+            sound = [nw.when(flag).then(0.0).otherwise(1.0) for flag in lacks]
+            frame = frame.with_columns(sound=nw.min_horizontal("ok", *sound))
+            frame = frame.filter(nw.col("sound") > 0.5)
+        n_by = len(self.columns.by)
+        groups, by = self.columns.keys[n_by:], self.columns.keys[:n_by]
+
+        def ask(parts: Sequence[str], own: Mapping[tuple[Any, ...], AuditTable]) -> Any:
+            units = self._units(frame, plan, (*parts, *groups), place)
+            pooled = self._units(frame, plan, tuple(parts), place) if self.clustered else {}
+            found = {}
+            for key, table in own.items():
+                several = [g if isinstance(g, tuple) else (g,) for g in table.groups]
+                at = [(*key, *(g if groups else ())) for g in several]
+                mine = {n: np.stack([units[k][n] for k in at]) for n in PRODUCTS}
+                found[key] = dataclasses.replace(
+                    table,
+                    sums={**table.sums, **mine},
+                    pooled_units={n: v[None] for n, v in pooled[key].items()} if pooled else None,
+                )
+            return found
+
+        parts = ask(by, tables)
+        if not self.clustered or n_by == self.apart:
+            return parts, {}
+        # a cluster may be in several parts, so its rows are added up once more
+        wholes: dict[tuple[Any, ...], AuditTable] = {}
+        for key, table in tables.items():
+            own = key[: self.apart]
+            wholes[own] = wholes[own].add(table, disjoint_clusters=True) if own in wholes else table
+        return parts, ask(by[: self.apart], wholes)
+
+    def _units(
+        self, frame: Frame, plan: Plan, keys: tuple[str, ...], place: _Places
+    ) -> dict[tuple[Any, ...], dict[str, Array]]:
+        """Return the sums over units by the final values of the keys."""
+        kept = (*plan.kept, *(("c",) if self.clustered else ()))
+        plan = dataclasses.replace(plan, keys=keys or ("none",), kept=kept)
+        final: list[Mapping[Any, Any]] = []
+        for role in keys:
+            values = place.values[role]
+            final.append(values.value)
+            if len(values.sorted) < sum(v is not None for v in values.value.values()):
+                # several values stand for the same, and a cluster may have rows of each
+                known = values.value.items()
+                raw = tuple(tuple(r for r, v in known if v == own) for own in values.sorted)
+                coding = Coding(tuple(values.sorted), raw, None)
+                frame = frame.with_columns(coding.of(role).alias(role))
+                final[-1] = {float(i): v for i, v in enumerate(values.sorted)}
+        if not keys:
+            frame = frame.with_columns(none=nw.lit(0.0))
+            final = [{0.0: None}]
+        if self.eager:
+            each = [totals_of_rows(part, plan) for part in self._slices(frame)]
+            if self.clustered:
+                each = [by_cluster(nw.concat([by_cluster(t, plan) for t in each]), plan)]
+            answers = [by_keys(t, plan) for t in each]
+        else:
+            units = totals_of_rows(frame, plan)
+            answers = [
+                collected(by_keys(by_cluster(units, plan) if self.clustered else units, plan))
+            ]
+        sums = unit_sums(answers, plan)
+        columns = [
+            [own[plain(v)] for answer in answers for v in answer[role].to_list()]
+            for role, own in zip(plan.keys, final, strict=True)
+        ]
+        found: dict[tuple[Any, ...], dict[str, Array]] = {}
+        for i, key in enumerate(zip(*columns, strict=True)):
+            into = found.setdefault(key if keys else (), {n: 0.0 * v[0] for n, v in sums.items()})
+            for name, value in sums.items():
+                into[name] = into[name] + value[i]
+        return found
 
     def _places(self, cells: Cells) -> _Places:
         keys, n_by = self.columns.keys, len(self.columns.by)
@@ -246,7 +382,8 @@ class _Job:
             own = tuple(c.sorted[i] for c, i in zip(columns, p, strict=True))
             group = own[n_by:]
             found.append((own[:n_by], group if len(group) > 1 else (*group, None)[0]))
-        return _Places(found, {key: row[p] for key, p in final.items()}, by)
+        known = dict(zip(keys, columns, strict=True))
+        return _Places(found, {key: row[p] for key, p in final.items()}, by, known)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -256,6 +393,7 @@ class _Places:
     found: list[tuple[tuple[Any, ...], Any]]  # (by, group) of each row of the tables
     row: Mapping[tuple[Any, ...], int]  # row of each key without a missing value
     by: Mapping[tuple[Any, ...], tuple[Any, ...]]  # of each key that has all values of `by`
+    values: Mapping[str, Values]  # of each column of the keys
 
     def of(self, cells: Cells) -> Ints:
         """Return the row that each cell belongs to, -1 for none."""
@@ -266,7 +404,7 @@ class _Places:
         """Return how many rows of the data cells stand for, by the values of `by`."""
         found: dict[tuple[Any, ...], int] = {}
         for key, i in cells.keys.items():
-            count = cells.count(cells.key == i)
+            count = int(cells.count[cells.key == i].sum())
             if count and key in self.by:
                 found[self.by[key]] = found.get(self.by[key], 0) + count
         return found
