@@ -348,7 +348,7 @@ def test_a_file_has_the_figures_of_its_columns(tmp_path):
         ({"sensitive_features": None}, "sensitive_features is the name of"),
         ({"by": 3}, "by is the name of a column or a list of names, got int"),
         ({"y_pred": ["a"]}, "y_pred is the name of a column, got list"),
-        ({"sample_weight": [1]}, "sample_weight does not go with data=; pass the columns as"),
+        ({"sample_weight": [1]}, "sample_weight is the name of a column, got list"),
         ({"data": None}, "'label' is the name of a column; pass data= with its table too"),
     ],
 )

@@ -178,6 +178,42 @@ def test_decisions_made_elsewhere(data):
     close(model["overall"]["ece"]["value"], oracle.ece(data["y"], data["p"]))
 
 
+def test_weights_and_clusters(data):
+    rng = np.random.default_rng(4)
+    frame = data.assign(w=rng.random(len(data)), person=rng.integers(0, 60, len(data)))
+    save(frame, "all.parquet")
+    given = (*COLUMNS, "--weight", "w", "--cluster", "person")
+    found = figures("all.parquet", *given)
+    table = AuditTable.from_dict(found["models"][0]["table"])
+    want = AuditTable.from_arrays(
+        frame.y,
+        frame.p,
+        sensitive_features=frame.sex,
+        sample_weight=frame.w,
+        clusters=frame.person,
+    )
+    assert (found["columns"]["weight"], found["columns"]["cluster"]) == ("w", "person")
+    assert (table.weighted, table.clustered) == (True, True)
+    for name in want.sums:
+        np.testing.assert_allclose(table[name], want[name], rtol=1e-9, atol=1e-12)
+    for i, half in enumerate((frame[frame.person < 30], frame[frame.person >= 30])):
+        run(save(half, f"{i}.parquet"), *given, "--json", f"{i}.json")
+    assert "--disjoint-clusters if no cluster is in two files" in refused(
+        "--merge", "0.json", "1.json"
+    )
+    merged = figures("--merge", "0.json", "1.json", "--disjoint-clusters")
+    again = AuditTable.from_dict(merged["models"][0]["table"])
+    for name in want.sums:
+        np.testing.assert_allclose(again[name], want[name], rtol=1e-9, atol=1e-12)
+    assert "--disjoint-clusters is for --merge" in refused(
+        "0.parquet", *given, "--disjoint-clusters"
+    )
+    assert "--weight is for predictions" in refused("--merge", "0.json", "--weight", "w")
+    assert "column 'w' is negative in 1 row" in refused(
+        save(frame.assign(w=[-1, *frame.w[1:]]), "bad.csv"), *given
+    )
+
+
 def test_training_labels(data):
     training = table_of(500, seed=5).rename(columns={"y": "outcome"})
     training["sex"] = training["sex"].where(training.index % 9 > 0, "unknown")  # one group more

@@ -54,6 +54,8 @@ def files(tmp_path_factory):
             "p": np.where(rng.random(n) < 0.3, rng.integers(0, 16, n) / 15, rng.random(n)),
             "g": np.array(["a, b", "<script>", 'x\n"y"', "01"])[rng.integers(0, 4, n)],
             "month": rng.integers(1, 3, n),
+            "w": rng.random(n),
+            "person": rng.integers(0, 300, n),
             "k": np.array(["low", "mid", "high"])[rng.integers(0, 3, n)],
             "high": prob[:, 0],
             "low": prob[:, 1],
@@ -96,6 +98,25 @@ def test_it_is_a_cluster(spark):
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_files_of_two_classes(files, kind):
     assert_equal(fill(files / kind, PAIR, engine="spark"), fill(files / kind, PAIR))
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("use", [{"weight": "w"}, {"weight": "w", "cluster": "person"}], ids=len)
+def test_weights_and_clusters(files, kind, use):
+    for columns in (
+        Columns("y", "p", "g", by="month", **use),
+        Columns("k", ("high", "low", "mid"), "g", **use),
+    ):
+        got, want = (fill(files / kind, columns, engine=engine) for engine in ("spark", "duckdb"))
+        assert got.wholes.keys() == want.wholes.keys()
+        for by, table in [*want.tables.items(), *want.wholes.items()]:
+            own = got.tables.get(by) or got.wholes[by]
+            assert own.sums.keys() == table.sums.keys()
+            for name in table.sums:
+                np.testing.assert_allclose(own[name], table[name], rtol=1e-9, atol=1e-9)
+            for name, values in (table.pooled_units or {}).items():
+                np.testing.assert_allclose(own.pooled_units[name], values, rtol=1e-9)
 
 
 @pytest.mark.usefixtures("spark")

@@ -167,7 +167,7 @@ def tables_of_arrays(
     **options: Any,
 ) -> ModelTables:
     """Sum up arrays, as `audit` takes them; `options` are those of `AuditTable.from_arrays`."""
-    for value in (y_true, y_prob, sensitive_features):
+    for value in (y_true, y_prob, sensitive_features, sample_weight, clusters):
         if isinstance(value, str):
             raise TypeError(f"{value!r} is the name of a column; pass data= with its table too")
     arrays = {
