@@ -714,3 +714,150 @@ def test_rows_left_out_are_counted_by_part():
         assert found.dropped_by == {("a",): 2, ("b",): 1}
         with pytest.raises(ValueError, match=r"'m' has no value in 1 row .*in all 4 rows lack"):
             fill(frame, columns)
+
+
+# --- periods ---------------------------------------------------------------------------------
+
+TIMES = [
+    "2023-12-31 23:30:00",
+    "2024-01-01 00:00:00",
+    "2024-02-29 12:15:00",
+    "2024-03-05 12:00:00",
+    "2024-03-05 12:59:59",
+    "2024-12-30 08:00:00",
+]
+
+PERIODS = {
+    "year": ["2023", "2024"],
+    "quarter": ["2023-Q4", "2024-Q1", "2024-Q4"],
+    "month": ["2023-12", "2024-01", "2024-02", "2024-03", "2024-12"],
+    "week": ["2023-W52", "2024-W01", "2024-W09", "2024-W10", "2025-W01"],
+    "day": ["2023-12-31", "2024-01-01", "2024-02-29", "2024-03-05", "2024-12-30"],
+    "hour": [
+        "2023-12-31 23h",
+        "2024-01-01 00h",
+        "2024-02-29 12h",
+        "2024-03-05 12h",
+        "2024-12-30 08h",
+    ],
+}
+
+
+def timed(times, n=60):
+    """Rows at some times, one after another, of four persons."""
+    rng = np.random.default_rng(0)
+    return {
+        "y": rng.integers(0, 2, n),
+        "p": rng.random(n),
+        "g": rng.integers(0, 2, n),
+        "person": rng.integers(0, 4, n),
+        "ts": [times[i % len(times)] for i in range(n)],
+    }
+
+
+def as_times(data, kind=datetime.datetime):
+    return {**data, "ts": [kind.fromisoformat(t) for t in data["ts"]]}
+
+
+@pytest.mark.parametrize("unit", PERIODS)
+def test_timestamps_are_cut_to_periods(make_quick, unit):
+    data = timed(TIMES)
+    got = fill(make_quick(as_times(data)), Columns("y", "p", "g", by=f"ts:{unit}"))
+    assert list(got.tables) == [(name,) for name in PERIODS[unit]]
+    as_text = fill(make_quick(data), Columns("y", "p", "g", by=f"ts:{unit}"))
+    assert as_text.tables == got.tables
+    with_t = {**data, "ts": [t.replace(" ", "T") if i % 2 else t for i, t in enumerate(data["ts"])]}
+    mixed = fill(make_quick(with_t), Columns("y", "p", "g", by=f"ts:{unit}"))
+    assert mixed.tables == got.tables
+
+
+@pytest.mark.parametrize("unit", PERIODS)
+def test_dates_are_cut_to_periods(make_quick, unit):
+    data = timed([t[:10] for t in TIMES])
+    source = make_quick(as_times(data, datetime.date))
+    columns = Columns("y", "p", "g", by=f"ts:{unit}")
+    if unit == "hour":
+        if "pandas" not in type(source).__module__:  # which holds dates as objects
+            with pytest.raises(TypeError, match="dates without a time; cut it with ts:day"):
+                fill(source, columns)
+        return
+    got = fill(source, columns)
+    assert list(got.tables) == [(name,) for name in PERIODS[unit]]
+    assert fill(make_quick(data), columns).tables == got.tables
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "polars"])
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("zone", [None, "UTC", "Asia/Tokyo"])
+def test_times_in_files(tmp_path, monkeypatch, engine, kind, zone):
+    monkeypatch.setenv("TZ", "America/New_York")
+    data = pd.DataFrame(as_times(timed(TIMES)))
+    if zone is not None:
+        data["ts"] = data.ts.dt.tz_localize("UTC").dt.tz_convert(
+            zone if kind == "parquet" else "UTC"
+        )
+    path = tmp_path / f"rows.{kind}"
+    data.to_csv(path, index=False) if kind == "csv" else data.to_parquet(path)
+    for unit, names in PERIODS.items():
+        got = fill(path, Columns("y", "p", "g", by=f"ts:{unit}"), engine=engine)
+        assert list(got.tables) == [(name,) for name in names]
+
+
+def test_a_cluster_in_two_months_of_a_quarter_counts_once(make_quick):
+    data = timed(TIMES)
+    columns = Columns("y", "p", "g", by="ts:quarter", cluster="person")
+    got = fill(make_quick(as_times(data)), columns)
+    for (quarter,), table in got.tables.items():
+        own = [t[:4] + f"-Q{(int(t[5:7]) + 2) // 3}" == quarter for t in data["ts"]]
+        want = AuditTable.from_arrays(
+            data["y"][own],
+            data["p"][own],
+            sensitive_features=data["g"][own],
+            clusters=data["person"][own],
+            labels=[0, 1],
+        )
+        for name in want.sums:
+            np.testing.assert_allclose(table[name], want[name], rtol=1e-9, atol=1e-12)
+        for name, values in want.pooled_units.items():
+            np.testing.assert_allclose(table.pooled_units[name], values, rtol=1e-9, atol=1e-12)
+
+
+def test_missing_times(make_quick, tmp_path):
+    for times in (timed(TIMES), as_times(timed(TIMES))):
+        times["ts"][3] = None
+        with pytest.raises(ValueError, match="column 'ts:month' has no value in 1 row"):
+            fill(make_quick(times), Columns("y", "p", "g", by="ts:month"))
+        got = fill(make_quick(times), Columns("y", "p", "g", by="ts:month"), drop_missing=True)
+        assert got.dropped == 1
+    pd.DataFrame(timed(["2024-03-05", "NA"])).to_csv(tmp_path / "rows.csv", index=False)
+    columns = Columns("y", "p", "g", by="ts:month")
+    assert fill(tmp_path / "rows.csv", columns, drop_missing=True).dropped == 30
+
+
+def test_a_column_of_that_very_name_is_taken_as_it_is():
+    data = timed(TIMES)
+    data["ts:month"] = data.pop("g")
+    got = fill(pl.DataFrame(data), Columns("y", "p", (), by="ts:month"))
+    assert list(got.tables) == [(0,), (1,)]
+
+
+@pytest.mark.parametrize(
+    ("times", "by", "match"),
+    [
+        (TIMES, "ts:decade", "'decade' is no period .* use year, quarter, month, week, day or"),
+        (TIMES, "nowhere:month", "there is no column 'nowhere'"),
+        (
+            ["2024-03-05", "5.3.2024"],
+            "ts:month",
+            r"column 'ts' holds '5\.3\.2024', which is no ISO",
+        ),
+        (["2024-02-31"], "ts:day", "'2024-02-31', which is no ISO date"),
+        (["2024-13-01"], "ts:year", "'2024-13-01', which is no ISO date"),
+        ([1, 2], "ts:month", r"column 'ts' holds Int64, not dates, so it cannot be cut to months"),
+        ([datetime.datetime(2024, 3, 5)], "ts", r"holds timestamps .*by='ts:month'"),
+    ],
+)
+@pytest.mark.parametrize("name", ["pandas", "polars, lazy", "duckdb"])
+def test_times_that_cannot_be_cut(name, times, by, match):
+    with pytest.raises((TypeError, ValueError), match=match):
+        fill(MAKE[name](timed(times)), Columns("y", "p", "g", by=by))

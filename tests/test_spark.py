@@ -120,6 +120,36 @@ def test_weights_and_clusters(files, kind, use):
 
 
 @pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("zone", [None, "Asia/Tokyo"])
+def test_times_are_cut_to_periods(tmp_path, kind, zone):
+    rng = np.random.default_rng(0)
+    times = pd.Series(pd.date_range("2023-12-28", periods=200, freq="11h", tz=zone))
+    if kind == "csv" and zone is not None:
+        times = times.dt.tz_convert("UTC")
+    frame = pd.DataFrame(
+        {
+            "y": rng.integers(0, 2, 200),
+            "p": rng.random(200),
+            "g": 1,
+            "person": rng.integers(0, 9, 200),
+            "ts": times,
+        }
+    )
+    path = tmp_path / f"rows.{kind}"
+    # Spark reads no timestamps of nanoseconds
+    frame["ts"] = frame.ts.dt.as_unit("us")
+    frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
+    for unit in ("year", "quarter", "month", "week", "day", "hour"):
+        columns = Columns("y", "p", "g", by=f"ts:{unit}")
+        assert_equal(fill(path, columns, engine="spark"), fill(path, columns))
+    columns = Columns("y", "p", "g", by="ts:quarter", cluster="person")
+    got, want = (fill(path, columns, engine=engine) for engine in ("spark", "duckdb"))
+    for by, table in want.tables.items():
+        np.testing.assert_allclose(got.tables[by]["unit_n2"], table["unit_n2"])
+
+
+@pytest.mark.usefixtures("spark")
 def test_files_of_three_classes(files):
     columns = Columns("k", ("high", "low", "mid"), ("g",), pred="k")
     got = fill(files / "parquet", columns, engine="spark", n_bins=10)

@@ -14,6 +14,7 @@ import numpy as np
 from equipoise._files import Opened, number
 from equipoise._inputs import (
     MISSING,
+    InputError,
     check_column,
     column_labels,
     encode,
@@ -23,6 +24,7 @@ from equipoise._inputs import (
     typed,
 )
 from equipoise.auditing._pushdown._cells import Answer, plain
+from equipoise.auditing._pushdown._periods import KNOWN, TEXTS, cut, in_utc, period_of, split_period
 from equipoise.auditing._pushdown._query import Coding, Frame, is_nan, on_edges
 
 MOST_GROUPS = 10_000
@@ -94,8 +96,10 @@ def prepared(
         return nw.col(f"`{name.replace('`', '``')}`" if engine.is_pyspark() else own[name])
 
     hidden = [number(name) for name in roles.values()] if source.is_text else []
+    frame, units = source.frame, periods_of(source, roles)
     chosen, types = [], {}
-    for role, name in roles.items():
+    for role, given in roles.items():
+        name, unit = split_period(given, names) if role in units else (given, None)
         check_column(name, [n for n in names if n not in hidden])
         twins = [n for n in names if n.casefold() == name.casefold()]
         if len(twins) > 1 and isinstance(source.frame, nw.LazyFrame) and not engine.is_polars():
@@ -115,8 +119,18 @@ def prepared(
                 )
             short = role[0] == "p" and kind.is_float() and kind != nw.Float64
             column = on_edges(column, kind, n_bins) if short else column.cast(nw.Float64)
+        elif unit is not None:
+            frame = in_utc(frame, name, kind, is_file=source.is_file)
+            column = cut(column, name, unit, kind, source)
+            types[role] = nw.String() if kind in TEXTS else nw.Float64()
         elif kind == nw.Date and role[0] == "b":
             column = column.cast(nw.String)  # as a CSV file has it
+        elif kind == nw.Datetime and role[0] == "b":
+            raise InputError(
+                f"column {name!r} holds timestamps ({kind}), too many to split the rows by",
+                f"cut them to periods with by='{name}:month' ({KNOWN})",
+                f"cut them to periods with --by {name}:month ({KNOWN})",
+            )
         elif kind.is_temporal():
             raise TypeError(
                 f"column {name!r} holds dates or times ({kind}); make groups of them first, for "
@@ -132,7 +146,14 @@ def prepared(
         chosen.append(column.alias(role))
         if source.is_text and role[0] in NUMBERS:
             chosen.append(col(name).alias(f"t{role}"))
-    return source.frame.select(*chosen), types
+    return frame.select(*chosen), types
+
+
+def periods_of(source: Opened, roles: Mapping[str, str]) -> dict[str, str]:
+    """Return the unit of each column that splits the rows and is cut to periods."""
+    names = [str(name) for name in source.frame.collect_schema().names()]
+    found = {role: split_period(n, names)[1] for role, n in roles.items() if role[0] == "b"}
+    return {role: unit for role, unit in found.items() if unit is not None}
 
 
 def missing(role: str, types: Mapping[str, Any], source: Opened) -> nw.Expr:
@@ -212,6 +233,17 @@ class Values:
                 except TypeError as error:
                     raise TypeError(f"column {name!r}: {error}") from None
         self.sorted: list[Any] = sorted({v for v in self.value.values() if v is not None})
+
+
+class Periods(Values):
+    """The values of a column that was cut to periods."""
+
+    def __init__(self, raw: Iterable[Any], name: str, unit: str, *, is_text: bool) -> None:
+        self.value = {}
+        for value in dict.fromkeys(plain(v) for v in raw):
+            lacks = value is None or (is_text and value.strip() in MISSING)
+            self.value[value] = None if lacks else period_of(value, name, unit)
+        self.sorted = sorted({v for v in self.value.values() if v is not None})
 
 
 def coding_of(values: Values, columns: Columns, kind: Any, *, labels: Any, positive: Any) -> Coding:

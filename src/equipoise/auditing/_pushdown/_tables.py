@@ -29,11 +29,13 @@ from equipoise.auditing._pushdown._survey import (
     MOST_LABELS,
     SAMPLE,
     Columns,
+    Periods,
     Values,
     coding_like,
     coding_of,
     collected,
     missing,
+    periods_of,
     prepared,
     with_checks,
 )
@@ -104,6 +106,7 @@ class _Job:
         self.labels = None if labels is None else list(labels)
         self.positive = positive
         self.frame, self.types = prepared(source, columns.roles, n_bins)
+        self.periods = periods_of(source, columns.roles)
         self.eager = isinstance(self.frame, nw.DataFrame)
         self.weighted, self.clustered = columns.weight is not None, columns.cluster is not None
         self.asked = self.frame  # what queries are sent to
@@ -113,6 +116,8 @@ class _Job:
     def values(self, raw: Iterable[Any], role: str) -> Values:
         """Return a column's values in their final form."""
         name = self.columns.roles[role]
+        if role in self.periods:
+            return Periods(raw, name, self.periods[role], is_text=self.source.is_text)
         return Values(raw, name, is_file=self.source.is_file, is_text=self.source.is_text)
 
     def run(self, *, drop_missing: bool) -> Filled:
