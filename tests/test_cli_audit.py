@@ -284,6 +284,17 @@ def test_over_time(data):
         check_figures(part["report"], rows)
 
 
+def test_timestamps_are_cut(data):
+    times = pd.date_range("2024-01-15", periods=len(data), freq="3h")
+    for path in ("all.csv", "all.parquet"):
+        save(data.assign(ts=times), path)
+        found = figures(path, *COLUMNS, "--by", "ts:month")
+        keys = [part["key"] for part in found["models"][0]["by"]]
+        assert keys == [["2024-01"], ["2024-02"], ["2024-03"]]
+    assert "cut them to periods with --by ts:month" in refused(path, *COLUMNS, "--by", "ts")
+    assert "'decade' is no period" in refused(path, *COLUMNS, "--by", "ts:decade")
+
+
 def test_a_part_without_the_reference_group(data):
     data.loc[data["month"] == "2024-02", "sex"] = "m"
     data.loc[data["month"] == "2024-03", "sex"] = "n"

@@ -56,7 +56,9 @@ def audit(
         leave the place where the data is.
     by
         One or several columns (with `data`, their names), such as a month, whose values split the
-        rows into parts that are reported one by one as well.
+        rows into parts that are reported one by one as well. With `data`, "ts:month" cuts the
+        dates, timestamps or ISO texts of column ts to a year, quarter, month, week, day or hour.
+        Times with a zone are taken in UTC in files and DuckDB, elsewhere in their own zone.
     sample_weight
         Weight of each row, finite and not negative. With `data`, the name of its column.
     clusters

@@ -87,7 +87,10 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 )
 @click.option("--train-label", help="Column with the label in --train; by default that of --label.")
 @click.option(
-    "--by", multiple=True, help="Column that splits the rows into parts, such as a month."
+    "--by",
+    multiple=True,
+    help="Column that splits the rows into parts, such as a month. 'ts:month' cuts the dates, "
+    "timestamps or ISO texts of column ts to a year, quarter, month, week, day or hour.",
 )
 @click.option("--weight", "sample_weight", metavar="COLUMN", help="Column with the rows' weights.")
 @click.option(
