@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import narwhals as nw
@@ -39,8 +39,8 @@ from equipoise.auditing._pushdown._survey import (
     prepared,
     with_checks,
 )
-from equipoise.auditing._pushdown._units import by_cluster, by_keys, totals_of_rows, unit_sums
-from equipoise.metrics import PRODUCTS, Array, AuditTable, GroupRates
+from equipoise.auditing._pushdown._units import Units
+from equipoise.metrics import Array, AuditTable, GroupRates
 
 MOST_CELLS = 1_000_000
 """Rows of an answer beyond which the number of groups is checked first."""
@@ -262,8 +262,19 @@ class _Job:
         tables = self._tables(sums, place, plan)
         wholes: dict[tuple[Any, ...], AuditTable] = {}
         if self.weighted or self.clustered:
-            tables, wholes = self._with_units(tables, place, plan, dropped)
+            frame = self._without_missing() if dropped else self.asked
+            slices = self._slices(frame) if self.eager else [frame]
+            units = Units(slices, plan, self.columns, place.values)
+            tables, wholes = units.parts(tables), units.wholes(tables, self.apart)
         return Filled(tables, dropped, place.counts(cells[~sound]) if dropped else {}, wholes)
+
+    def _without_missing(self) -> Frame:
+        others = [role for role in self.columns.roles if role not in "wc"]
+        lacks = [missing(role, self.types, self.source) for role in others]
+        # compared with numbers, since a condition may be missing too
+        sound = [nw.when(flag).then(0.0).otherwise(1.0) for flag in lacks]
+        frame = self.asked.with_columns(sound=nw.min_horizontal("ok", *sound))
+        return frame.filter(nw.col("sound") > 0.5)
 
     def _tables(
         self, sums: Mapping[str, Array], place: _Places, plan: Plan
@@ -282,90 +293,6 @@ class _Job:
             )
             for by, own in rows.items()
         }
-
-    # --- units -------------------------------------------------------------------------------
-
-    def _with_units(
-        self, tables: Mapping[tuple[Any, ...], AuditTable], place: _Places, plan: Plan, dropped: int
-    ) -> tuple[dict[tuple[Any, ...], AuditTable], dict[tuple[Any, ...], AuditTable]]:
-        """Add the sums over units; return the tables of the parts and of all parts."""
-        frame = self.asked
-        if dropped:
-            others = [role for role in self.columns.roles if role not in "wc"]
-            lacks = [missing(role, self.types, self.source) for role in others]
-            # compared with numbers, since a condition may be missing too
-            sound = [nw.when(flag).then(0.0).otherwise(1.0) for flag in lacks]
-            frame = frame.with_columns(sound=nw.min_horizontal("ok", *sound))
-            frame = frame.filter(nw.col("sound") > 0.5)
-        n_by = len(self.columns.by)
-        groups, by = self.columns.keys[n_by:], self.columns.keys[:n_by]
-
-        def ask(parts: Sequence[str], own: Mapping[tuple[Any, ...], AuditTable]) -> Any:
-            units = self._units(frame, plan, (*parts, *groups), place)
-            pooled = self._units(frame, plan, tuple(parts), place) if self.clustered else {}
-            found = {}
-            for key, table in own.items():
-                several = [g if isinstance(g, tuple) else (g,) for g in table.groups]
-                at = [(*key, *(g if groups else ())) for g in several]
-                mine = {n: np.stack([units[k][n] for k in at]) for n in PRODUCTS}
-                found[key] = dataclasses.replace(
-                    table,
-                    sums={**table.sums, **mine},
-                    pooled_units={n: v[None] for n, v in pooled[key].items()} if pooled else None,
-                )
-            return found
-
-        parts = ask(by, tables)
-        if not self.clustered or n_by == self.apart:
-            return parts, {}
-        # a cluster may be in several parts, so its rows are added up once more
-        wholes: dict[tuple[Any, ...], AuditTable] = {}
-        for key, table in tables.items():
-            own = key[: self.apart]
-            wholes[own] = wholes[own].add(table, disjoint_clusters=True) if own in wholes else table
-        return parts, ask(by[: self.apart], wholes)
-
-    def _units(
-        self, frame: Frame, plan: Plan, keys: tuple[str, ...], place: _Places
-    ) -> dict[tuple[Any, ...], dict[str, Array]]:
-        """Return the sums over units by the final values of the keys."""
-        kept = (*plan.kept, *(("c",) if self.clustered else ()))
-        plan = dataclasses.replace(plan, keys=keys or ("none",), kept=kept)
-        final: list[Mapping[Any, Any]] = []
-        for role in keys:
-            values = place.values[role]
-            final.append(values.value)
-            if len(values.sorted) < sum(v is not None for v in values.value.values()):
-                # several values stand for the same, and a cluster may have rows of each
-                known = values.value.items()
-                raw = tuple(tuple(r for r, v in known if v == own) for own in values.sorted)
-                coding = Coding(tuple(values.sorted), raw, None)
-                frame = frame.with_columns(coding.of(role).alias(role))
-                final[-1] = {float(i): v for i, v in enumerate(values.sorted)}
-        if not keys:
-            frame = frame.with_columns(none=nw.lit(0.0))
-            final = [{0.0: None}]
-        if self.eager:
-            each = [totals_of_rows(part, plan) for part in self._slices(frame)]
-            if self.clustered:
-                each = [by_cluster(nw.concat([by_cluster(t, plan) for t in each]), plan)]
-            answers = [by_keys(t, plan) for t in each]
-        else:
-            units = totals_of_rows(frame, plan)
-            answers = [
-                collected(by_keys(by_cluster(units, plan) if self.clustered else units, plan))
-            ]
-        sums = unit_sums(answers, plan)
-        columns = [
-            [own[plain(v)] for answer in answers for v in answer[role].to_list()]
-            for role, own in zip(plan.keys, final, strict=True)
-        ]
-        found: dict[tuple[Any, ...], dict[str, Array]] = {}
-        for i, key in enumerate(zip(*columns, strict=True)):
-            into = found.setdefault(key if keys else (), {n: 0.0 * v[0] for n, v in sums.items()})
-            for name, value in sums.items():
-                into[name] = into[name] + value[i]
-        return found
 
     def _places(self, cells: Cells) -> _Places:
         keys, n_by = self.columns.keys, len(self.columns.by)
