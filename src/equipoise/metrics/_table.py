@@ -43,7 +43,7 @@ from equipoise.metrics._sums import (
     chosen_blocks,
     zeros,
 )
-from equipoise.metrics._units import Array, features, over_clusters
+from equipoise.metrics._units import Array, features, of_single_rows, over_clusters
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -260,30 +260,7 @@ class AuditTable:
             sums["class_count2"] = sums["class_count"]
             sums["class_gap1"] = sums["class_correct"] - sums["class_probability"]
         if "units" in blocks and not self.clustered:
-            one = sums["weight"]
-            sums |= dict.fromkeys(("unit_count", "unit_n2", "unit_n4"), one)
-            hit, label, pred = sums["hits"].sum(-1), sums["labels"], sums["predictions"]
-            own_p = sums["own_probability"]
-            squares = sums["squared_error"]
-            sums |= {
-                "unit_hit2": hit,
-                "unit_hit_n": hit,
-                "unit_top2": sums["bin_gap2"].sum(-1),
-                "unit_top_n": sums["bin_gap1"].sum(-1),
-                "unit_brier2": sums["brier2"],
-                "unit_brier_n": squares.sum(-1),
-                "unit_loss2": sums["log_loss2"],
-                "unit_loss_n": sums["log_loss"],
-                "unit_label2": label,
-                "unit_label_n": label,
-                # sum (p - y)**2 = sum p**2 - 2 sum p y + sum y
-                "unit_prob2": np.maximum(squares + 2.0 * own_p - label, 0.0),
-                "unit_prob_n": sums["probability"],
-                "unit_pred2": pred,
-                "unit_pred_n": pred,
-                "unit_prob_label": own_p,
-                "unit_pred_label": sums["hits"],
-            }
+            sums |= of_single_rows(sums)
         return dataclasses.replace(self, weighted=True, sums=sums)
 
     def __add__(self, other: AuditTable) -> AuditTable:

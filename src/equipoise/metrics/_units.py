@@ -107,3 +107,35 @@ def over_clusters(
     assert last is not None
     add(*last)
     return sums
+
+
+def of_single_rows(sums: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the sums over rows with weights of 1, which follow from a table's other sums."""
+    one, hit, gap = (
+        sums["weight"],
+        sums["hits"].sum(-1),
+        sums["bin_correct"] - sums["bin_confidence"],
+    )
+    label, pred, own = sums["labels"], sums["predictions"], sums["own_probability"]
+    return {
+        "unit_count": one,
+        "unit_n2": one,
+        "unit_n4": one,
+        "unit_hit2": hit,
+        "unit_hit_n": hit,
+        "unit_top2": sums["bin_gap2"].sum(-1),
+        "unit_top_n": gap.sum(-1),
+        "unit_brier2": sums["brier2"],
+        "unit_brier_n": sums["squared_error"].sum(-1),
+        "unit_loss2": sums["log_loss2"],
+        "unit_loss_n": sums["log_loss"],
+        "unit_label2": label,
+        "unit_label_n": label,
+        # sum (p - y)**2 = sum p**2 - 2 sum p y + sum y
+        "unit_prob2": np.maximum(sums["squared_error"] + 2.0 * own - label, 0.0),
+        "unit_prob_n": sums["probability"],
+        "unit_pred2": pred,
+        "unit_pred_n": pred,
+        "unit_prob_label": own,
+        "unit_pred_label": sums["hits"],
+    }
