@@ -176,10 +176,15 @@ class Fill:
                 self._put("hits", own[hit], None if weight is None else weight[hit])
             if "bins" in self.blocks:
                 self._bins(confidence, top == y, g, weight)
+            squares = prob
+            if self.blocks & {"scores", "moments", "spread"}:
+                each = np.arange(n)
+                squares = prob * prob
+                squares[y, each] = (prob[y, each] - 1.0) ** 2
             if self.blocks & {"scores", "moments"}:
-                self._scores(prob, y, g, weight)
+                self._scores(prob, squares, y, g, weight)
             if "classwise" in self.blocks:
-                self._classwise(prob, y, g, weight)
+                self._classwise(prob, squares, y, g, weight)
             if "units" in self.blocks:
                 own_sums = products(features(prob, y, decision, top, weight), g, self.g)
                 for name, value in own_sums.items():
@@ -210,15 +215,15 @@ class Fill:
         """Return the cells (group, class) of every class of every row, laid out (class, row)."""
         return (g * self.k + np.arange(self.k)[:, None]).ravel()
 
-    def _scores(self, prob: Array, y: Array, g: Array, weight: NDArray[np.float64] | None) -> None:
-        rows = np.arange(len(y))
-        own = prob[y, rows]
-        squares = prob * prob
-        squares[y, rows] = (own - 1.0) ** 2
+    def _scores(
+        self, prob: Array, squares: Array, y: Array, g: Array, weight: NDArray[np.float64] | None
+    ) -> None:
+        own = prob[y, np.arange(len(y))]
         zero = own == 0.0
         loss = -np.log(np.where(zero, 1.0, own))
         if "scores" in self.blocks:
-            self._put("squared_error", self._each_class(g), weight, squares)
+            if self.weighted or "spread" not in self.blocks:  # else by `_classwise`
+                self._put("squared_error", self._each_class(g), weight, squares)
             self._put("log_loss", g, weight, loss)
             self._put("impossible", g[zero], None if weight is None else weight[zero])
         if "moments" in self.blocks:
@@ -232,38 +237,40 @@ class Fill:
             self._put("log_loss2", g, weight2, loss * loss)
 
     def _classwise(
-        self, prob: Array, y: Array, g: Array, weight: NDArray[np.float64] | None
+        self, prob: Array, squares: Array, y: Array, g: Array, weight: NDArray[np.float64] | None
     ) -> None:
         cell = bin_of(prob, self.b).astype(np.int64)
         cell += self._each_class(g).reshape(prob.shape) * self.b
-        rows = np.arange(len(y))
-        own = cell[y, rows]
+        own = cell[y, np.arange(len(y))]
         cell = cell.ravel()
         each = None if weight is None else np.broadcast_to(weight, prob.shape).ravel()
         if "spread" in self.blocks:
             weight2 = None if weight is None else weight * weight
-            error = prob.copy()
-            error[y, rows] -= 1.0
-            self._put("class_gap2", cell, weight2, error * error)
+            found = self._put("class_gap2", cell, weight2, squares)
+            if "scores" in self.blocks and not self.weighted:
+                self._add("squared_error", found.reshape(-1, self.b).sum(axis=1))
             if "weights" in self.blocks:
                 self._put("class_count2", cell, None if each is None else each * each)
-                self._put("class_gap1", cell, weight2, -error)
+                self._put("class_gap1", cell, weight2, (np.arange(self.k)[:, None] == y) - prob)
         self._put("class_count", cell, each)
         self._put("class_correct", own, weight)
         self._put("class_probability", cell, weight, prob)
 
     def _put(
         self, name: str, cell: Array, weight: Array | None = None, values: Array | None = None
-    ) -> None:
-        """Add weight * value (each 1 where None) to the cells of one sum."""
+    ) -> Array:
+        """Add weight * value (each 1 where None) to the cells of one sum; return what was added."""
         size = self.recent[name].size
+        sums: Array
         if values is None:
-            self._add(name, np.bincount(cell, weight, size))
+            sums = np.bincount(cell, weight, size)
         elif self.weighted:
             values = values if weight is None else weight * values
-            self._add(name, np.bincount(cell, values.ravel(), size))
+            sums = np.bincount(cell, values.ravel(), size)
         else:
-            self._add(name, _sum_exactly(cell, to_fixed(values.ravel(), SUMS[name].unit), size))
+            sums = _sum_exactly(cell, to_fixed(values.ravel(), SUMS[name].unit), size)
+        self._add(name, sums)
+        return sums
 
     def _add(self, name: str, sums: Array) -> None:
         into = self.recent[name].reshape(-1)
