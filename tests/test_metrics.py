@@ -205,7 +205,8 @@ def test_float32_is_taken_at_its_exact_value_but_on_the_edges_of_bins(case, clas
     y, prob, _ = sample(classes)
     single = prob.astype(np.float32)
     wide = single.astype(float)
-    for edge in range(16):
+    # bins of equal mass have no edges of their own
+    for edge in range(0 if case.name == "equal_mass_ece" else 16):
         wide[single == np.float32(edge / 15)] = edge / 15
     np.testing.assert_allclose(case(y, single), case.expected(y, wide), rtol=1e-12, atol=1e-7)
 
