@@ -1,5 +1,6 @@
 """The audit: the figures of the plain functions, the evidence for them, parts, tables, JSON."""
 
+import dataclasses
 import functools
 import json
 import math
@@ -149,7 +150,21 @@ def test_evidence_belongs_to_the_figures():
     # labels and probabilities have nothing to do with each other
     assert (report.verdict.word, report.verdict.direction) == ("miscalibrated", "over-confident")
     assert list(report.verdicts) == list(report.groups)
-    assert [(c.group, c.other) for c in report.comparisons] == [("y", "x"), ("z", "x")]
+    # y has the most rows
+    assert report.reference_group == "y"
+    assert [(c.group, c.other) for c in report.comparisons] == [("x", "y"), ("z", "y")]
+    for kind, found in report.amplification.items():
+        assert list(found) == ["x", "z"]
+        for g, own in found.items():
+            assert list(own) == [0, 1]
+            for k, a in own.items():
+                assert (a.group, a.reference, a.label) == (g, "y", k)
+                assert a.low <= a.value <= a.high
+                model, data = (
+                    report.rates[g][of][k] / report.rates["y"][of][k] for of in (kind, "labels")
+                )
+                assert (a.model_ratio, a.data_ratio) == pytest.approx((model, data))
+                assert a.value == pytest.approx(math.log(model / data))
     for kind, verdict in report.pe_verdicts.items():
         assert verdict.value == report.proportional_equality[kind]
         assert verdict.interval == report.intervals.proportional_equality[kind]
@@ -158,6 +173,49 @@ def test_evidence_belongs_to_the_figures():
     assert narrow.verdict.word == "calibrated"
     inner, outer = (r.intervals.overall["brier"] for r in (narrow, report))
     assert outer.low < inner.low < inner.high < outer.high
+
+
+def test_the_reference_is_the_largest_group():
+    y, prob = [0, 1] * 6, [0.3, 0.6] * 6
+    groups = list("aabbbbccccdd")
+    report = audit(y, prob, sensitive_features=groups, intervals=False)
+    # of two that are equally large, the first
+    assert report.reference_group == "b"
+    assert {c.other for c in report.comparisons} == {"b"}
+    assert report.pe_verdicts["stochastic"].reference == "b"
+    assert "12 rows, 4 groups (reference: b), 2 classes" in str(report)
+    given = audit(y, prob, sensitive_features=groups, intervals=False, reference_group="d")
+    assert given.reference_group == "d"
+    assert list(given.amplification["stochastic"]) == ["a", "b", "c"]
+    assert "4 groups (reference: d)" in str(given)
+    # parts are compared with the largest group of all rows, though it may not be theirs
+    split = audit(y, prob, sensitive_features=groups, by=[0] * 6 + [1] * 6, intervals=False)
+    assert split.by[0,].reference_group == "b"
+    assert split.by[1,].reference_group == "b"
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
+def test_every_pair_is_compared():
+    y, prob, groups, _ = sample(2)
+    report = audit(y, prob, sensitive_features=groups, reference_group="all")
+    assert report.reference_group == "all"
+    assert "(reference: every other)" in str(report)
+    pairs = [(g, r) for g in "xyz" for r in "xyz" if g != r]
+    for found in report.amplification.values():
+        assert sorted(found) == pairs
+        for (g, r), own in found.items():
+            for k, a in own.items():
+                assert (a.group, a.reference, a.label) == (g, r, k)
+                back = found[r, g][k]
+                assert (a.value, a.low, a.high) == pytest.approx(
+                    (-back.value, -back.high, -back.low)
+                )
+    assert [(c.group, c.other) for c in report.comparisons] == [("y", "x"), ("z", "x"), ("z", "y")]
+    # a group may have this name
+    named = np.where(groups == "x", "all", groups)
+    report = audit(y, prob, sensitive_features=named, reference_group="all")
+    assert list(report.amplification["stochastic"]) == ["y", "z"]
+    assert "(reference: all)" in str(report)
 
 
 def test_intervals_are_repeatable_or_left_out():
@@ -182,7 +240,8 @@ def test_a_report_of_added_tables_is_that_of_all_rows():
     assert found.table == whole.table
     assert found.dropped == 3
     for name in ("overall", "groups", "proportional_equality", "gaps", "rates", "verdict",
-                 "verdicts", "comparisons"):  # fmt: skip
+                 "verdicts", "comparisons", "pe_verdicts", "amplification", "reference_group",
+                 "intervals", "share"):  # fmt: skip
         assert getattr(found, name) == getattr(whole, name)
     assert not found.own_rates
     assert report_of(whole.table, intervals=False).intervals is None
@@ -199,7 +258,8 @@ def test_a_table_with_some_parts_only_is_refused():
     [
         ({"level": 95}, "level must be within 0..1, such as 0.95, got 95"),
         ({"level": 1.0}, "level must be"),
-        ({"tolerance": 0}, "tolerance must be an ECE within 0..1"),
+        ({"tolerance": -0.01}, "tolerance must be an ECE within 0..1"),
+        ({"tolerance": 1}, "tolerance must be an ECE within 0..1"),
         ({"tolerance": float("nan")}, "tolerance"),
     ],
 )
@@ -220,7 +280,12 @@ def test_parts_are_reports_of_their_own_rows():
     options = {"base_rates": rates, "reference_group": "y", "n_bins": 7}
     report = audit(y, prob, sensitive_features=groups, by=month, **options)
     plain = audit(y, prob, sensitive_features=groups, **options)
-    assert (report.overall, report.verdicts) == (plain.overall, plain.verdicts)
+    assert (report.overall, report.groups) == (plain.overall, plain.groups)
+    assert report.proportional_equality == plain.proportional_equality
+    # all rows and the parts share the error rate
+    assert report.share + sum(part.share for part in report.by.values()) == pytest.approx(1.0)
+    assert plain.share == 1.0
+    assert_wider(report, plain)
     assert list(report.by) == [(0,), (1,), (2,), (3,)]
     for (i,), part in report.by.items():
         own = month == i
@@ -229,7 +294,10 @@ def test_parts_are_reports_of_their_own_rows():
         assert part.table == alone.table
         assert part.groups == alone.groups
         assert part.proportional_equality == alone.proportional_equality
-        assert part.intervals == alone.intervals
+        assert_wider(part, alone)
+        shared = report_of(part.table, base_rates=rates, reference_group="y", share=part.share)
+        assert part.intervals == shared.intervals
+        assert part.verdicts == shared.verdicts
         assert not part.by
     frame = pd.DataFrame({"m": month, "old": month > 1})
     several = audit(y, prob, sensitive_features=frame, sample_weight=weight, by=frame)
@@ -237,10 +305,63 @@ def test_parts_are_reports_of_their_own_rows():
     assert list(several.by[2, True].groups) == [(2, True)]
 
 
+def assert_wider(report, alone):
+    """Check that each interval holds that of the same rows alone, and some are wider."""
+    assert report.intervals.comparisons == alone.intervals.comparisons
+    for g, own in report.intervals.groups.items():
+        for name, (low, high) in own.items():
+            inner = alone.intervals.groups[g][name]
+            assert low <= inner.low <= inner.high <= high
+        accuracy = alone.intervals.groups[g]["accuracy"]
+        assert own["accuracy"].low < accuracy.low < accuracy.high < own["accuracy"].high
+        verdict, other = report.verdicts[g], alone.verdicts[g]
+        assert verdict.interval.low <= other.interval.low
+        assert verdict.interval.high >= other.interval.high
+        if verdict.word != "not enough evidence":
+            assert verdict.word == other.word
+    for kind, found in report.amplification.items():
+        for g, own in found.items():
+            for k, a in own.items():
+                inner = alone.amplification[kind][g][k]
+                assert a.value == inner.value
+                assert a.low < inner.low < inner.high < a.high
+
+
+def test_more_parts_are_wider():
+    y, prob, groups, _ = sample(2, 1200)
+    months = [
+        audit(y, prob, sensitive_features=groups, by=np.where(np.arange(1200) < 300, 0, part))
+        for part in (np.ones(1200), 1 + np.arange(1200) % 9)
+    ]
+    few, many = (report.by[0,] for report in months)
+    assert few.table == many.table
+    assert few.share > many.share
+    assert_wider(many, few)
+
+
+def test_training_rates_have_an_error_of_their_own():
+    y, prob, groups, _ = sample(2, 1200)
+    train, of = np.random.default_rng(3).integers(0, 2, 60), np.array(list("xyz") * 20)
+    rates = metrics.group_base_rates(train, sensitive_features=of, labels=[0, 1])
+    assert {g: sum(own.values()) for g, own in rates.counts.items()} == dict.fromkeys("xyz", 20)
+    counted, exact = (
+        audit(y, prob, sensitive_features=groups, base_rates=r) for r in (rates, rates.rates)
+    )
+    assert counted.proportional_equality == exact.proportional_equality
+    for kind, found in counted.amplification.items():
+        for g, own in found.items():
+            for k, a in own.items():
+                inner = exact.amplification[kind][g][k]
+                assert a.value == inner.value
+                assert a.low < inner.low < inner.high < a.high
+        wide, narrow = (r.intervals.proportional_equality[kind] for r in (counted, exact))
+        assert wide.high > narrow.high
+
+
 def test_parts_without_the_reference_group_have_no_proportional_equality():
     y, prob, groups, _ = sample()
     part = np.where((groups != "x") & (np.arange(len(y)) % 2 == 0), "without", "with")
-    report = audit(y, prob, sensitive_features=groups, by=part)
+    report = audit(y, prob, sensitive_features=groups, by=part, reference_group="x")
     assert not math.isnan(report.by["with",].proportional_equality["stochastic"])
     without = report.by["without",]
     assert list(without.groups) == ["y", "z"]
@@ -248,6 +369,9 @@ def test_parts_without_the_reference_group_have_no_proportional_equality():
     assert without.pe_verdicts["stochastic"].word == "undefined"
     assert "group x, which the others are compared with, has no rows" in str(without)
     assert without.comparisons == ()
+    assert without.reference_group == "x"
+    assert without.amplification == {"stochastic": {}, "deterministic": {}}
+    assert without.to_dict()["amplification"] == {"stochastic": [], "deterministic": []}
     json.dumps(without.to_dict(), allow_nan=False)
     every = audit(y, prob, sensitive_features=groups, by=part, reference_group="all")
     assert not math.isnan(every.by["without",].proportional_equality["stochastic"])
@@ -348,7 +472,8 @@ def test_a_file_has_the_figures_of_its_columns(tmp_path):
         ({"sensitive_features": None}, "sensitive_features is the name of"),
         ({"by": 3}, "by is the name of a column or a list of names, got int"),
         ({"y_pred": ["a"]}, "y_pred is the name of a column, got list"),
-        ({"sample_weight": [1]}, "sample_weight is the name of a column, got list"),
+        ({"sample_weight": [1]}, "with data=, sample_weight is the name of a column, got list"),
+        ({"clusters": [1]}, "with data=, clusters is the name of a column, got list"),
         ({"data": None}, "'label' is the name of a column; pass data= with its table too"),
     ],
 )
@@ -409,6 +534,11 @@ def finite(values):
     return values is None or isinstance(values, bool | int | str) or math.isfinite(values)
 
 
+def plain_change(found):
+    plain = dataclasses.asdict(found)
+    return plain | {"group": list(found.group), "reference": list(found.reference)}
+
+
 def test_plain_values_are_strict_json():
     y, prob, groups, _ = sample()
     pairs = pd.DataFrame({"g": groups, "old": np.arange(len(y)) % 2 == 0})
@@ -431,7 +561,21 @@ def test_plain_values_are_strict_json():
         found["proportional_equality"]["stochastic"]["value"]
         == (report.proportional_equality["stochastic"])
     )
-    assert [c["p_value"] for c in found["comparisons"]] == [c.p_value for c in report.comparisons]
+    ends = [(c["label"], c["difference"], c["low"], c["high"]) for c in found["comparisons"]]
+    assert ends == [(c.label, c.difference, c.low, c.high) for c in report.comparisons]
+    for verdict, plain in (
+        (report.verdict, found["verdict"]),
+        *((report.verdicts[tuple(own["group"])], own["verdict"]) for own in found["groups"]),
+    ):
+        assert plain == {**dataclasses.asdict(verdict), "interval": list(verdict.interval)}
+    assert found["reference_group"] == list(report.reference_group)
+    for kind, verdict in report.pe_verdicts.items():
+        plain = found["proportional_equality"][kind]
+        assert plain["amplification"] == plain_change(verdict.amplification)
+        assert plain["not_amplified"] is verdict.not_amplified
+        changes = [a for own in report.amplification[kind].values() for a in own.values()]
+        assert len(changes) == 5 * 3
+        assert found["amplification"][kind] == [plain_change(a) for a in changes]
     assert [part["key"] for part in found["by"]] == [[0], [1]]
     assert AuditTable.from_dict(found["by"][0]["report"]["table"]) == report.by[0,].table
 
@@ -442,6 +586,10 @@ def test_plain_values_of_undefined_and_infinite_figures():
     found = json.loads(json.dumps(report.to_dict(), allow_nan=False))
     assert found["groups"][0]["metrics"]["log_loss"]["value"] == "inf"
     assert found["proportional_equality"]["deterministic"]["value"] == "inf"
+    # no row of a is decided to be 1, though one is labelled 1
+    (no, yes) = found["amplification"]["deterministic"]
+    assert (no["group"], no["reference"], no["label"], yes["label"]) == ("b", "a", 0, 1)
+    assert (yes["value"], yes["high"], yes["model_ratio"]) == ("inf", "inf", "inf")
     alone = audit([0, 1], [0.1, 0.7], sensitive_features=list("aa"), intervals=False)
     found = json.loads(json.dumps(alone.to_dict(), allow_nan=False))
     assert found["proportional_equality"]["stochastic"]["value"] is None

@@ -20,8 +20,9 @@ from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
 import oracle_metrics as oracle
+from equipoise.auditing import report_of
 from equipoise.cli import main
-from equipoise.metrics import METRICS, AuditTable
+from equipoise.metrics import METRICS, AuditTable, GroupRates, group_base_rates
 
 ROOT = Path(__file__).parents[1]
 COLUMNS = ("--label", "y", "--prob", "p", "--group", "sex")
@@ -219,7 +220,7 @@ def test_training_labels(data):
     training["sex"] = training["sex"].where(training.index % 9 > 0, "unknown")  # one group more
     save(training, "train.parquet")
     options = ("--train", "train.parquet", "--train-label", "outcome")
-    model = figures("p.csv", *COLUMNS, *options)["models"][0]
+    model = figures("p.csv", *COLUMNS, *options, "--reference", "f")["models"][0]
     rate = training.groupby("sex")["outcome"].mean()
     mean = data.groupby("sex")["p"].mean()
     expected = max(
@@ -227,13 +228,30 @@ def test_training_labels(data):
         abs((1 - rate["m"]) / (1 - rate["f"]) - (1 - mean["m"]) / (1 - mean["f"])),
     )
     close(pe_of(model), expected)
-    # the other way round
-    other = figures("p.csv", *COLUMNS, *options, "--reference", "m")["models"][0]
+    # the other way round, which is the default: m has more rows
+    assert (data["sex"] == "m").sum() > (data["sex"] == "f").sum()
+    other = figures("p.csv", *COLUMNS, *options)["models"][0]
+    assert (model["reference_group"], other["reference_group"]) == ("f", "m")
     expected = max(
         abs(rate["f"] / rate["m"] - mean["f"] / mean["m"]),
         abs((1 - rate["f"]) / (1 - rate["m"]) - (1 - mean["f"]) / (1 - mean["m"])),
     )
     close(pe_of(other), expected)
+    # the sampling error of the training labels counts: four times the rows, half the error
+    save(pd.concat([training] * 4), "more.parquet")
+    many = figures("p.csv", *COLUMNS, "--train", "more.parquet", *options[2:])["models"][0]
+    for kind in ("stochastic", "deterministic"):
+        for a, b in zip(*(m["amplification"][kind] for m in (other, many)), strict=True):
+            close(a["value"], b["value"])
+            assert a["low"] < b["low"] < b["high"] < a["high"]
+    rates = group_base_rates(training["outcome"], sensitive_features=training["sex"], labels=[0, 1])
+    known = {g: rates.counts[g] for g in "fm"}
+    table = AuditTable.from_arrays(data["y"], data["p"], sensitive_features=data["sex"])
+    alone = report_of(table, base_rates=GroupRates.of_counts(known)).amplification
+    for kind, found in alone.items():
+        for a in other["amplification"][kind]:
+            expected = found[a["group"]][a["label"]]
+            close((a["low"], a["high"]), (expected.low, expected.high))
     save(training[training["sex"] == "f"], "women.csv")
     said = refused("p.csv", *COLUMNS, "--train", "women.csv", "--train-label", "outcome")
     assert "training labels have no rows of group 'm'" in said
@@ -241,6 +259,22 @@ def test_training_labels(data):
         "p.csv", *COLUMNS, "--train", "train.parquet", "--train-label", "outcom"
     )
     assert "--train-label is for --train" in refused("p.csv", *COLUMNS, "--train-label", "y")
+
+
+@pytest.mark.usefixtures("data")
+def test_the_reference_group():
+    assert "600 rows, 2 groups (reference: m), 2 classes" in run("p.csv", *COLUMNS)
+    shown = run("p.csv", *COLUMNS, "--reference", "f")
+    assert "2 groups (reference: f)" in shown
+    assert "compared with 'f'" in " ".join(shown.split())
+    both = ("--group", "race", "--reference")
+    assert "4 groups (reference: f, y)" in run("p.csv", *COLUMNS, *both, "f, y")
+    assert "(reference: every other)" in run("p.csv", *COLUMNS, *both, "all")
+    said = refused("p.csv", *COLUMNS, "--reference", "x")
+    assert "reference group: there is no group 'x'" in said
+    run("p.csv", *COLUMNS, "--json", "a.json")
+    assert "(reference: f)" in run("--merge", "a.json", "--reference", "f")
+    assert "(reference: m)" in run("--merge", "a.json")
 
 
 def test_several_models(data):
@@ -282,6 +316,28 @@ def test_over_time(data):
     assert [p["key"] for p in model["by"]] == [["2024-01"], ["2024-02"], ["2024-03"]]
     for part, (_, rows) in zip(model["by"], data.groupby("month"), strict=True):
         check_figures(part["report"], rows)
+        # alone the same rows have narrower intervals
+        save(rows, "month.csv")
+        (alone,) = figures("month.csv", *COLUMNS, "--reference", "m")["models"]
+        for own, other in zip(part["report"]["groups"], alone["groups"], strict=True):
+            (low, high), inner = (g["metrics"]["accuracy"]["interval"] for g in (own, other))
+            assert low < inner[0] < inner[1] < high
+
+
+def test_parts_name_the_groups_that_fail():
+    frame = table_of(9_000)
+    wrong = (frame["month"] == "2024-02") & (frame["sex"] == "f")
+    frame.loc[wrong, "p"] = table_of(9_000, stretch=(5.0, 5.0)).loc[wrong, "p"]
+    save(frame, "p.csv")
+    shown = run("p.csv", *COLUMNS, "--by", "month")
+    table = shown[shown.index("By month") :]
+    assert re.search(r"^ *month .* miscal\. *$", table, re.MULTILINE)
+    for month, names in (("2024-01", "none"), ("2024-02", "f"), ("2024-03", "none")):
+        assert re.search(rf"^{month} .* {names} *$", table, re.MULTILINE)
+    gates = ("--fail-if", "miscalibrated", "--by", "month")
+    said = stderr_of("p.csv", *COLUMNS, *gates, code=1)
+    assert "miscalibrated[f] at 2024-02 fails" in said
+    assert "[m]" not in said
 
 
 def test_timestamps_are_cut(data):
@@ -369,10 +425,20 @@ def test_verdicts_as_gates():
     run("p.parquet", *COLUMNS, "--fail-if", "miscalibrated[f]")
     save(table_of(20_000), "q.parquet")
     run("q.parquet", *COLUMNS, "--fail-if", "miscalibrated", "--on-interval", "strict")
+    # the model keeps the ratio of the groups' rates, and 20,000 rows show it
+    run("q.parquet", *COLUMNS, "--fail-if", "amplifies")
+    run("q.parquet", *COLUMNS, "--fail-if", "amplifies", "--on-interval", "strict")
     # 60 rows show nothing
     save(table_of(60), "few.csv")
     run("few.csv", *COLUMNS, "--fail-if", "miscalibrated")
     run("few.csv", *COLUMNS, "--fail-if", "miscalibrated", "--on-interval", "strict", code=1)
+    for name in ("amplifies", "amplifies_deterministic"):
+        run("few.csv", *COLUMNS, "--fail-if", name)
+        run("few.csv", *COLUMNS, "--fail-if", name, "--on-interval", "lenient")
+        said = stderr_of("few.csv", *COLUMNS, "--fail-if", name, "--on-interval", "strict", code=1)
+        assert "do not show that no ratio grows by more than a factor of 1.25" in " ".join(
+            said.split()
+        )
 
 
 def test_gates_of_models_and_parts():
@@ -547,9 +613,13 @@ def test_merge_models_and_rates():
         for name in ("accuracy", "ece", "brier"):
             close(one["overall"][name]["value"], two["overall"][name]["value"])
         close(pe_of(one), pe_of(two))
+        assert two["reference_group"] == one["reference_group"]
         assert two["table"]["sums"]["rows"] == [2 * n for n in one["table"]["sums"]["rows"]]
     run("p.csv", "q.csv", *COLUMNS, "--json", "2.json")
     assert "its rates of training labels differ" in refused("--merge", "0.json", "2.json")
+    # a file keeps the number of training rows, whose error counts
+    alone = figures("--merge", "0.json")["models"]
+    assert [m["amplification"] for m in alone] == [m["amplification"] for m in once]
     again = figures("--merge", "0.json", "2.json", "--train", "train.csv")["models"]
     close(pe_of(again[0]), pe_of(once[0]))
 

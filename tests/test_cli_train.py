@@ -190,7 +190,9 @@ def test_summary_is_of_the_rows_held_out(trained, tmp_path):
         assert cells[-1] == f"{loss[own].mean():.4f}"
     # the label's rates are those of the training rows
     rates = [[(y[rest][a[rest] == g] == k).mean() for k in frame.class_names] for g in "fm"]
-    np.testing.assert_allclose(model.extra_["base_rates"], rates)
+    counts = np.array(model.extra_["label_counts"])
+    np.testing.assert_allclose(counts / counts.sum(1, keepdims=True), rates)
+    assert counts.sum() == len(rest)
     f, m = (prob[a[test] == g].mean(axis=0) for g in "fm")
     pe = oracle.proportional_equality(
         dict(zip("fm", rates, strict=True)), {"f": f, "m": m}, reference=model.reference_group_
@@ -391,15 +393,15 @@ def test_table_where_the_label_is_known(trained):
     shown = run("predict", trained / "sex.model", trained / "new.csv", "--out", "p.csv")
     model = GroupwiseMLPClassifier.load(trained / "sex.model")
     rows = read_csv(Path("p.csv"))[1:]
-    rates = {
+    counts = {
         group: dict(zip(model.classes_.tolist(), own, strict=True))
-        for group, own in zip("fm", model.extra_["base_rates"], strict=True)
+        for group, own in zip("fm", model.extra_["label_counts"], strict=True)
     }
     report = audit(
         [r[6] for r in rows],
         np.array([r[-4:-1] for r in rows], float),
         sensitive_features=[r[4] for r in rows],
-        base_rates=GroupRates(rates),
+        base_rates=GroupRates.of_counts(counts),
         reference_group=model.reference_group_,
     )
     for name, values in (("overall", report.overall), *report.groups.items()):
@@ -418,7 +420,8 @@ def test_the_reference_group(trained):
     shown = {g: run(*new, "--force", "--reference", g) for g in "fm"}
     rows = read_csv(Path("p.csv"))[1:]
     sexes, prob = [r[4] for r in rows], np.array([r[-4:-1] for r in rows], float)
-    data = dict(zip("fm", model.extra_["base_rates"], strict=True))
+    counts = zip("fm", model.extra_["label_counts"], strict=True)
+    data = {group: [n / sum(own) for n in own] for group, own in counts}
     for g, text in shown.items():
         pe = oracle.proportional_equality(data, oracle.model_rates(prob, sexes), reference=g)
         assert f"Proportional equality: {pe:.4f} stochastic" in text

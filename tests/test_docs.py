@@ -75,7 +75,7 @@ def test_stream(capsys):
     assert recent.verdicts["north"].word == "calibrated"
     assert recent.groups["south"]["ece"] > whole.groups["south"]["ece"] > 0.04
     assert whole.table["rows"].sum() == 40_000
-    assert "Batch 50: miscalibrated[south] fails" in shown
+    assert "Batch 60: miscalibrated[south] fails" in shown
 
 
 @pytest.mark.slow

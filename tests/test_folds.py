@@ -223,6 +223,13 @@ def test_folds_by_hand_may_keep_clusters_together():
     assert by_hand == split
 
 
+def test_folds_of_clusters_need_clusters():
+    X, y, _ = sample(40)
+    model = GroupCalibratedClassifier(GaussianNB(), cv=GroupKFold(4))
+    with pytest.raises(ValueError, match="GroupKFold divides clusters; pass clusters="):
+        model.fit(X, y)
+
+
 @pytest.mark.filterwarnings("ignore::equipoise.calibration.BoundWarning")
 def test_clusters_of_few_rows():
     X, y, _ = sample(8)

@@ -16,6 +16,7 @@ from equipoise.auditing import (
     Intervals,
     PeVerdict,
     Verdict,
+    audit,
 )
 from equipoise.auditing._gates import NAMES, find_group, split_names
 from equipoise.metrics import METRICS, AuditTable
@@ -24,11 +25,24 @@ NAN = math.nan
 
 
 def verdict(word, rows=10):
-    return Verdict(word, "", 0.5, 0.1, rows, None, f"it is {word}")
+    return Verdict(word, "", None, 0.1, Interval(0.05, 0.15), rows, None, f"it is {word}")
 
 
-def pe_verdict(word, value=0.3):
-    return PeVerdict(value, None, 0.0, "m", "f", 1, 1.0, 1.3, 0.01, word, f"the model {word}")
+def pe_verdict(word, value=0.3, not_amplified=False):
+    return PeVerdict(
+        value=value,
+        interval=None,
+        oracle=0.0,
+        group="m",
+        reference="f",
+        label=1,
+        data_ratio=1.0,
+        model_ratio=1.3,
+        amplification=None,
+        word=word,
+        not_amplified=not_amplified,
+        text=f"the model {word}",
+    )
 
 
 def report_of_figures(
@@ -76,6 +90,8 @@ def report_of_figures(
             "stochastic": pe_verdict("amplifies"),
             "deterministic": pe_verdict("dampens"),
         },
+        "amplification": {"stochastic": {}, "deterministic": {}},
+        "reference_group": groups[0],
     }
     return AuditReport(**fields | more)
 
@@ -307,21 +323,91 @@ def test_verdicts():
         ("lenient", [False, True, True]),
         ("strict", [False, False, True]),
     ):
-        assert [o.holds for o in gate.check(report, mode)] == expected
+        # of all rows, and of each group
+        assert [o.holds for o in gate.check(report, mode)] == [True, *expected]
+        assert [o.holds for o in Gate.parse("miscalibrated[*]").check(report, mode)] == expected
+    all_rows = dataclasses.replace(REPORT, verdict=verdict("miscalibrated"))
+    assert [o.holds for o in gate.check(all_rows)] == [False, True, True]
+    assert [o.where for o in gate.check(all_rows)][:2] == ["miscalibrated", "miscalibrated[f]"]
+    # nothing passes a strict gate for lack of data
+    assert "fails" in only("miscalibrated[b]", report, "strict").text
     assert only("miscalibrated[b]", report).holds
     assert only("miscalibrated[a]", report).text == ("miscalibrated[a] fails: it is miscalibrated")
 
 
-def test_amplification():
+@pytest.mark.parametrize(
+    ("word", "shown", "holds"),
+    [
+        # whether the gate passes by default, strict and lenient
+        ("amplifies", False, (False, False, False)),
+        ("reverses", False, (False, False, False)),
+        ("undefined", False, (False, False, False)),
+        ("dampens", False, (True, False, True)),
+        ("dampens", True, (True, True, True)),
+        ("no evidence", False, (True, False, True)),
+        ("no evidence", True, (True, True, True)),
+        # a small amplification that is clear is one, though it is within a factor of 1.25
+        ("amplifies", True, (False, False, False)),
+        ("reverses", True, (False, False, False)),
+    ],
+)
+@pytest.mark.parametrize("name", ["amplifies", "amplifies_deterministic"])
+def test_amplification(name, word, shown, holds):
+    kind, other = "stochastic", "deterministic"
+    if name.endswith("deterministic"):
+        kind, other = other, kind
+    # the other kind says the opposite
+    opposite = pe_verdict("amplifies" if holds[0] else "dampens", not_amplified=not shown)
+    verdicts = {kind: pe_verdict(word, not_amplified=shown), other: opposite}
+    report = dataclasses.replace(REPORT, pe_verdicts=verdicts)
+    for mode, expected in zip((None, "strict", "lenient"), holds, strict=True):
+        assert only(name, report, mode).holds is expected, mode
+
+
+def test_texts_of_amplification():
     outcome = only("amplifies")
-    assert not outcome.holds
     assert outcome.text == "amplifies fails: the model amplifies"
-    assert only("amplifies_deterministic").holds
-    unknown = {"stochastic": pe_verdict("undefined")}
-    assert not only("amplifies", dataclasses.replace(REPORT, pe_verdicts=unknown)).holds
-    for word in ("dampens", "reverses", "no evidence"):
-        other = dataclasses.replace(REPORT, pe_verdicts={"stochastic": pe_verdict(word)})
-        assert only("amplifies", other).holds
+    assert math.isnan(outcome.value)
+    assert outcome.interval is None
+    assert only("amplifies_deterministic").text == (
+        "amplifies_deterministic passes: the model dampens"
+    )
+    doubted = only("amplifies_deterministic", on_interval="strict")
+    assert doubted.text == (
+        "amplifies_deterministic fails: the model dampens The data do not show that no ratio grows "
+        "by more than a factor of 1.25."
+    )
+
+
+def decided(share, n, rng):
+    """Labels, and probabilities and decisions that give this share of group m the label 1."""
+    y, decisions = (
+        np.concatenate([rng.random(n) < 0.3, rng.random(n) < own]).astype(int)
+        for own in (0.5, share)
+    )
+    p = np.repeat([0.3, share], n)
+    groups = np.repeat(["f", "m"], n)
+    return {"y_true": y, "y_prob": p, "sensitive_features": groups, "y_pred": decisions}
+
+
+@pytest.mark.parametrize(
+    ("share", "n", "word", "holds"),
+    [
+        (0.5, 20_000, "no evidence", (True, True)),  # 5/3 as in the labels
+        (0.5, 60, "no evidence", (True, False)),  # few rows show nothing
+        (0.75, 20_000, "amplifies", (False, False)),  # 5/2
+        (0.4, 20_000, "dampens", (True, True)),  # 4/3
+        (0.1, 20_000, "reverses", (False, False)),  # 1/3
+    ],
+)
+def test_amplification_of_rows(share, n, word, holds):
+    report = audit(**decided(share, n, np.random.default_rng(0)), reference_group="f")
+    # these are the ratios of label 1; label 0 has 5/7, which must not be farther from 1 either
+    for kind, name in (("stochastic", "amplifies"), ("deterministic", "amplifies_deterministic")):
+        assert report.pe_verdicts[kind].word == word
+        assert only(name, report).holds is holds[0]
+        assert only(name, report, "strict").holds is holds[1]
+        assert only(name, report, "lenient").holds is holds[0]
 
 
 # --- what is missing never passes ------------------------------------------------------------
@@ -393,3 +479,35 @@ def test_parts():
     assert [o.where for o in Gate.parse("ece[*] > 1").check(report)][-1] == "ece[m] at 2024-03"
     with pytest.raises(ValueError, match="no group 'x'"):
         Gate.parse("ece[x] > 0.06").check(report)
+    # each part has its own verdicts
+    kept = {"stochastic": pe_verdict("no evidence", not_amplified=True)}
+    fine = dataclasses.replace(REPORT, pe_verdicts=kept)
+    reverses = dataclasses.replace(REPORT, pe_verdicts={"stochastic": pe_verdict("reverses")})
+    report = dataclasses.replace(fine, by={("a",): fine, ("b",): reverses})
+    outcomes = Gate.parse("amplifies").check(report, "strict")
+    assert [(o.where, o.holds) for o in outcomes] == [
+        ("amplifies", True),
+        ("amplifies at a", True),
+        ("amplifies at b", False),
+    ]
+
+
+def test_gates_on_parts_fail_less_often_than_on_the_part_alone():
+    # a part shares the error rate, so its intervals are wider and a lenient gate needs more
+    rng = np.random.default_rng(5)
+    n = 1_200
+    p = rng.uniform(0.1, 0.9, n)
+    y = (rng.random(n) < np.clip(p - 0.05, 0, 1)).astype(int)
+    group, part = rng.choice(["f", "m"], n), np.arange(n) % 6
+    split = audit(y, p, sensitive_features=group, by=part, tolerance=0.0)
+    alone = audit(y[part == 0], p[part == 0], sensitive_features=group[part == 0], tolerance=0.0)
+    own = split.by[0,]
+    assert own.groups == alone.groups
+    for g in "fm":
+        wide, narrow = own.intervals.groups[g]["ece"], alone.intervals.groups[g]["ece"]
+        assert wide.low <= narrow.low
+        assert wide.high >= narrow.high
+        limit = narrow.high
+        (passes,) = Gate.parse(f"ece[{g}] > {limit}").check(alone, "strict")
+        fails = Gate.parse(f"ece[{g}] > {limit}").check(split, "strict")[1]
+        assert (passes.holds, fails.holds) == (True, False)

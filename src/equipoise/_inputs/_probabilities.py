@@ -175,12 +175,15 @@ def encode_clusters(clusters: Any) -> NDArray[np.signedinteger[Any]]:
     return codes
 
 
-def check_clusters(clusters: Any, n: int) -> NDArray[np.signedinteger[Any]] | None:
+def check_clusters(
+    clusters: Any, n: int, beside: str = "y_prob"
+) -> NDArray[np.signedinteger[Any]] | None:
     """Return the number of each row's cluster, from 0, or None; every row must have one."""
     if clusters is None:
         return None
     codes = encode_clusters(clusters)
-    same_length(n, clusters=codes)
+    if len(codes) != n:
+        raise ValueError(f"clusters has {len(codes)} rows, but {beside} has {n}")
     missing = codes < 0
     if missing.any():
         raise ValueError(

@@ -2,14 +2,21 @@
 
 from equipoise.auditing._audit import audit, audit_models, merge_audits
 from equipoise.auditing._distributions import spare_scipy
-from equipoise.auditing._gates import Gate, OnInterval, Outcome
-from equipoise.auditing._intervals import Interval, Intervals, intervals_from_table, wilson
+from equipoise.auditing._gates import Gate, OnInterval, Outcome, group_named
+from equipoise.auditing._intervals import (
+    Amplification,
+    Interval,
+    Intervals,
+    intervals_from_table,
+    wilson,
+)
 from equipoise.auditing._model_reports import AuditReports
 from equipoise.auditing._report import AuditReport, report_of
 from equipoise.auditing._verdicts import Comparison, PeVerdict, Verdict
 from equipoise.metrics import AuditTable
 
 __all__ = [
+    "Amplification",
     "AuditReport",
     "AuditReports",
     "AuditTable",
@@ -23,6 +30,7 @@ __all__ = [
     "Verdict",
     "audit",
     "audit_models",
+    "group_named",
     "intervals_from_table",
     "merge_audits",
     "report_of",

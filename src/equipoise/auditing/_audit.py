@@ -62,8 +62,8 @@ def audit(
     sample_weight
         Weight of each row, finite and not negative. With `data`, the name of its column.
     clusters
-        Id of what each row belongs to, such as a person with several rows. Rows of a cluster count
-        as one observation in intervals and verdicts. With `data`, the name of its column.
+        Id of what each row belongs to, such as a person with several rows. Rows of a cluster do
+        not count as independent in intervals and verdicts. With `data`, the name of its column.
     n_bins
         Number of confidence bins.
     labels
@@ -75,18 +75,20 @@ def audit(
         Decisions made elsewhere, for accuracy and deterministic proportional equality. With
         `data`, the name of their column.
     base_rates
-        Rates of the training labels, from `group_base_rates`; by default those of `y_true`.
+        Rates of the training labels, from `group_base_rates`, whose sampling error then counts; by
+        default those of `y_true`. Rates given as plain numbers are taken as exact.
     train, train_label
         With `data`: the training labels, as a table or files like `data`, and the name of their
         column if it is not that of `y_true`. Their rates replace `base_rates`.
     reference_group
-        The group the others are compared with, as in `proportional_equality`.
+        The group the others are compared with; by default the largest. "all" takes every pair.
     intervals
         Whether to give confidence intervals.
     level
-        Level of the intervals and verdicts.
+        Level at which all intervals of a column hold together, and so all verdicts: over groups,
+        labels and parts.
     tolerance
-        Largest ECE that still counts as calibrated.
+        Largest ECE that still counts as calibrated; 0 asks for any error at all.
     seed
         Seed of the draws behind the interval of proportional equality.
     drop_missing

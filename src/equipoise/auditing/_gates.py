@@ -16,6 +16,7 @@ from typing import Any, Literal
 from equipoise._inputs import alternatives, shown, text_of
 from equipoise.auditing._intervals import NO_INTERVALS, Interval, Intervals
 from equipoise.auditing._report import AuditReport
+from equipoise.auditing._verdicts import Verdict
 from equipoise.metrics import METRICS
 
 OnInterval = Literal["strict", "lenient"]
@@ -83,7 +84,7 @@ class Gate:
         Whether the largest difference between two groups is meant.
     group
         Name of a group, one text for each sensitive column. None means all rows; for a verdict,
-        each group.
+        all rows and each group.
     each
         Whether the gate is for each group, written [*].
     sign, limit
@@ -147,7 +148,9 @@ class Gate:
         on_interval
             By default the figure itself decides. With "strict" the gate fails if any part of the
             interval meets the condition, with "lenient" only if all of it does. Counts have no
-            interval. For verdicts, "strict" counts "not enough evidence" as "miscalibrated".
+            interval. Under "strict", verdicts must show the model to be good: all rows and every
+            group are "calibrated"; no ratio may be farther from 1 than in the data by more than a
+            factor of 1.25.
         """
         group = None if self.group is None else find_group(self.group, list(report.groups))
         found = self._of(report, group, on_interval, "")
@@ -160,31 +163,45 @@ class Gate:
         self, report: AuditReport, group: Hashable, on_interval: OnInterval | None, at: str
     ) -> list[Outcome]:
         if self.name in _AMPLIFIES:
-            return [self._amplifies(report, self.name + at)]
+            return [self._amplifies(report, on_interval, self.name + at)]
         grouped = self.group is not None or self.each or self.name == "miscalibrated"
         places = [group] if self.group is not None or not grouped else list(report.groups)
         found = []
+        if self.name == "miscalibrated" and self.group is None and not self.each:
+            found.append(self._judged(report.verdict, on_interval, self.name + at))
         for own in places:
             where = f"{self.name}{'.gap' * self.gap}"
             where += (f"[{shown(own)}]" if grouped else "") + at
             if grouped and own not in report.groups:
                 found.append(self._fails(where, "there are no rows of this group"))
             elif self.name == "miscalibrated":
-                verdict = report.verdicts[own]
-                doubted = on_interval == "strict" and verdict.word == "not enough evidence"
-                wrong = verdict.word == "miscalibrated" or doubted
-                said = verdict.text.removeprefix(f"{shown(own)}: ")
-                found.append(self._outcome(not wrong, where, math.nan, None, said))
+                found.append(self._judged(report.verdicts[own], on_interval, where))
             else:
                 found.append(self._compare(report, own, grouped, on_interval, where))
         return found
 
-    def _amplifies(self, report: AuditReport, where: str) -> Outcome:
-        verdict = report.pe_verdicts.get(_AMPLIFIES[self.name])
+    def _judged(self, verdict: Verdict, on_interval: OnInterval | None, where: str) -> Outcome:
+        doubted = on_interval == "strict" and verdict.word == "not enough evidence"
+        wrong = verdict.word == "miscalibrated" or doubted
+        return self._outcome(not wrong, where, math.nan, None, verdict.text)
+
+    def _amplifies(
+        self, report: AuditReport, on_interval: OnInterval | None, where: str
+    ) -> Outcome:
+        kind = _AMPLIFIES[self.name]
+        verdict = report.pe_verdicts.get(kind)
         if len(report.groups) < 2 or verdict is None:
             return self._fails(where, "there is one group only")
-        holds = verdict.word not in ("amplifies", "undefined")
-        return self._outcome(holds, where, math.nan, None, verdict.text)
+        holds, said = verdict.word not in ("amplifies", "reverses", "undefined"), verdict.text
+        if holds and on_interval is None:
+            # a ratio that changes in an open direction: the figures decide
+            each = (a for g in report.amplification[kind].values() for a in g.values())
+            holds = not any(a.word == "changes" and a.grows for a in each)
+        elif holds and on_interval == "strict":
+            holds = verdict.not_amplified and verdict.word != "changes"
+            if not holds:
+                said += " The data do not show that no ratio grows by more than a factor of 1.25."
+        return self._outcome(holds, where, math.nan, None, said)
 
     def _compare(
         self,
@@ -270,6 +287,11 @@ def find_group(names: Sequence[str], groups: Iterable[Hashable]) -> Hashable:
             return group
     known = [shown(g) for g in groups]
     raise ValueError(f"there is no group {joined!r}; {alternatives(joined, known, '; ')}")
+
+
+def group_named(text: str, groups: Iterable[Hashable]) -> Hashable:
+    """Return the group that a text names, its columns separated by commas."""
+    return find_group(split_names(text), groups)
 
 
 def split_names(text: str) -> tuple[str, ...]:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from equipoise._files import replace_file
-from equipoise.auditing._gates import Gate, OnInterval, Outcome, find_group, split_names
+from equipoise.auditing._gates import Gate, OnInterval, Outcome, group_named
 from equipoise.auditing._merged import FORMAT
 from equipoise.auditing._model_tables import ModelTables
 from equipoise.auditing._report import AuditReport, report_of, without_reference
-from equipoise.metrics import AuditTable
+from equipoise.metrics import AuditTable, largest_group
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -101,6 +101,10 @@ class AuditReports(Mapping[str | None, AuditReport]):
     __repr__ = __str__
 
 
+WHOLE = 0.5
+"""Share of all rows in the error rate of a report that is split; its parts share the rest."""
+
+
 def report_models(tables: ModelTables, reference_group: Any, **options: Any) -> AuditReports:
     """Report on each model, and on its parts; `options` are those of `report_of`."""
     found: dict[str | None, AuditReport] = {}
@@ -108,33 +112,37 @@ def report_models(tables: ModelTables, reference_group: Any, **options: Any) -> 
         whole = tables.whole(model)
         reference = _reference(reference_group, whole)
 
-        def report(table: AuditTable, reference: Any = reference, dropped: int = 0) -> AuditReport:
+        def report(
+            table: AuditTable, share: float, dropped: int = 0, reference: Any = reference
+        ) -> AuditReport:
             lacks = reference != "all" and reference not in table.groups
             made = report_of(
                 table,
                 base_rates=tables.rates_for(table),
                 reference_group=None if lacks else reference,
                 dropped=dropped,
+                share=share,
                 **options,
             )
             return without_reference(made, reference) if lacks else made
 
-        total = report(whole, dropped=tables.dropped[model])
+        total = report(whole, WHOLE if tables.by else 1.0, tables.dropped[model])
         with warnings.catch_warnings():
             # the warnings for all rows were given; a part shows what is undefined
             warnings.simplefilter("ignore")
-            split = {key: report(part) for key, part in parts.items()} if tables.by else {}
+            share = (1.0 - WHOLE) / max(1, len(parts))
+            split = {key: report(part, share) for key, part in parts.items()} if tables.by else {}
         found[model] = dataclasses.replace(total, by=split)
     return AuditReports(found, tables)
 
 
 def _reference(reference: Any, whole: AuditTable) -> Hashable:
-    # the first group of a part may be another than the first of all
+    # the largest group of a part may be another than that of all rows
     if reference is None:
-        return whole.groups[0]
+        return largest_group(whole)
     if reference in whole.groups or reference == "all" or not isinstance(reference, str):
         return reference  # type: ignore[no-any-return]
     try:
-        return find_group(split_names(reference), whole.groups)
+        return group_named(reference, whole.groups)
     except ValueError as error:
         raise ValueError(f"reference group: {error}") from None

@@ -29,6 +29,7 @@ from equipoise.auditing._pushdown import Columns, fill, rates_of
 from equipoise.metrics import PRODUCTS, AuditTable, GroupRates
 
 Key = tuple[Any, ...]
+Nested = dict[Hashable, dict[Hashable, float]]
 
 TABLE_FORMAT = "equipoise.AuditTable/1"
 
@@ -93,26 +94,36 @@ class ModelTables:
         """Return the training rates of a table's groups and labels, matched by their text."""
         if self.base_rates is None:
             return None
-        rates = self.base_rates.rates
-        by_text = {_texts(g): {_texts(k): v for k, v in own.items()} for g, own in rates.items()}
-        found: dict[Hashable, dict[Hashable, float]] = {}
-        for group in table.groups:
-            own = by_text.get(_texts(group))
-            if own is None:
-                known = "; ".join(shown(g) for g in list(rates)[:20])
-                raise ValueError(
-                    f"the training labels have no rows of group {shown(group)!r}; "
-                    f"their groups are {known}"
-                )
-            found[group] = {k: own.get(_texts(k), 0.0) for k in table.labels}
-        return GroupRates(found)
+        rates, counts = self.base_rates.rates, self.base_rates.counts
+        place = {_texts(g): g for g in rates}
+        lacking = [g for g in table.groups if _texts(g) not in place]
+        if lacking:
+            known = "; ".join(shown(g) for g in list(rates)[:20])
+            raise ValueError(
+                f"the training labels have no rows of group {shown(lacking[0])!r}; "
+                f"their groups are {known}"
+            )
+
+        def of_table(values: Mapping[Hashable, Mapping[Hashable, float]]) -> Nested:
+            found: Nested = {}
+            for group in table.groups:
+                own = {_texts(k): v for k, v in values[place[_texts(group)]].items()}
+                found[group] = {k: own.get(_texts(k), 0.0) for k in table.labels}
+            return found
+
+        return GroupRates(of_table(rates), None if counts is None else of_table(counts))
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `from_dict` reads beside the reports: columns and training rates."""
         rates = None
         if self.base_rates is not None:
+            counts = self.base_rates.counts
             rates = [
-                {"group": to_plain(g), "rates": [[to_plain(k), v] for k, v in own.items()]}
+                {
+                    "group": to_plain(g),
+                    "rates": _listed(own),
+                    "counts": None if counts is None else _listed(counts[g]),
+                }
                 for g, own in self.base_rates.rates.items()
             ]
         return {"columns": {**self.columns, "by": list(self.by)}, "base_rates": rates}
@@ -138,13 +149,21 @@ class ModelTables:
         if not found.tables or not all(found.tables.values()):
             raise ValueError("holds no tables")
         if data["base_rates"] is not None:
-            found.base_rates = GroupRates(
+            known = all(r["counts"] is not None for r in data["base_rates"])
+            rates, counts = (
                 {
-                    from_plain(r["group"]): {from_plain(k): float(v) for k, v in r["rates"]}
+                    from_plain(r["group"]): {from_plain(k): float(v) for k, v in r[what]}
                     for r in data["base_rates"]
+                    if r[what] is not None
                 }
+                for what in ("rates", "counts")
             )
+            found.base_rates = GroupRates(rates, counts if known else None)
         return found
+
+
+def _listed(values: Mapping[Hashable, float]) -> list[list[Any]]:
+    return [[to_plain(k), v] for k, v in values.items()]
 
 
 def _texts(value: Any) -> tuple[str | None, ...]:
@@ -167,7 +186,7 @@ def tables_of_arrays(
     **options: Any,
 ) -> ModelTables:
     """Sum up arrays, as `audit` takes them; `options` are those of `AuditTable.from_arrays`."""
-    for value in (y_true, y_prob, sensitive_features, sample_weight, clusters):
+    for value in (y_true, y_prob, sensitive_features, sample_weight, clusters, by):
         if isinstance(value, str):
             raise TypeError(f"{value!r} is the name of a column; pass data= with its table too")
     arrays = {

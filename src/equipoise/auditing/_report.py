@@ -7,10 +7,22 @@ from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from equipoise._inputs import shown
-from equipoise.auditing._intervals import Interval, Intervals, gaps_of, intervals_from_table
-from equipoise.auditing._intervals._spread import RATES
-from equipoise.auditing._verdicts import (
+from equipoise.auditing._intervals import (
     KINDS,
+    RATES,
+    Amplification,
+    Family,
+    Interval,
+    Intervals,
+    Spread,
+    amplifications,
+    changes_of,
+    from_cells,
+    gap_values,
+    intervals_together,
+)
+from equipoise.auditing._verdicts import (
+    Calibration,
     Comparison,
     PeVerdict,
     Verdict,
@@ -25,9 +37,10 @@ from equipoise.metrics import (
     AuditTable,
     Rates,
     by_group,
+    largest_group,
     overall,
+    pairs_of,
     proportional_equality_of,
-    ratio,
 )
 
 if TYPE_CHECKING:
@@ -55,13 +68,19 @@ class AuditReport:
     rates
         ``rates[group][kind][label]``; kind is "labels", "stochastic" or "deterministic".
     intervals
-        Confidence intervals of all of these; None if they were not asked for.
+        Confidence intervals of all of these, which hold together for all lines of a column; None
+        if they were not asked for.
     verdict, verdicts
         Statistical verdict on calibration: of all rows, and of each group.
     comparisons
         Differences in calibration between groups.
     pe_verdicts
         For each kind of proportional equality, the largest gap and whether it is significant.
+    amplification
+        ``amplification[kind][group][label]``: signed log amplification with its interval. With the
+        reference "all", the keys are (group, reference).
+    reference_group
+        The group that the others are compared with.
     dropped
         Number of rows left out because a value was missing.
     by
@@ -70,6 +89,8 @@ class AuditReport:
         Of the intervals and verdicts.
     own_rates
         Whether proportional equality compares with the rates of these rows' own labels.
+    share
+        Share of the error rate 1 - level that this report has; a report and its parts share it.
     """
 
     overall: Mapping[str, float]
@@ -83,11 +104,14 @@ class AuditReport:
     verdicts: Mapping[Hashable, Verdict]
     comparisons: tuple[Comparison, ...]
     pe_verdicts: Mapping[str, PeVerdict]
+    amplification: Mapping[str, Mapping[Hashable, Mapping[Hashable, Amplification]]]
+    reference_group: Hashable
     dropped: int = 0
     by: Mapping[tuple[Any, ...], AuditReport] = dataclasses.field(default_factory=dict)
     level: float = 0.95
     tolerance: float = 0.05
     own_rates: bool = True
+    share: float = 1.0
 
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas frame: a row "overall" and one per group, the metrics as columns.
@@ -146,10 +170,10 @@ def _with_ends(values: Mapping[str, float], ends: Mapping[str, Interval]) -> dic
 
 
 def check_evidence(level: float, tolerance: float) -> None:
-    """Raise unless level and tolerance lie between 0 and 1."""
+    """Raise unless the level lies between 0 and 1, and the tolerance is one of 0..1."""
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must be within 0..1, such as 0.95, got {level!r}")
-    if not 0.0 < tolerance < 1.0:
+    if not 0.0 <= tolerance < 1.0:
         raise ValueError(f"tolerance must be an ECE within 0..1, such as 0.05, got {tolerance!r}")
 
 
@@ -163,6 +187,7 @@ def report_of(
     tolerance: float = 0.05,
     seed: int = 0,
     dropped: int = 0,
+    share: float = 1.0,
 ) -> AuditReport:
     """Return the report that follows from the sums of a table.
 
@@ -174,6 +199,9 @@ def report_of(
         As in `audit`.
     dropped
         Number of rows that were left out.
+    share
+        Share of the error rate, 1 - level, that this report may use; parts of a split report have
+        to share it.
 
     Examples
     --------
@@ -189,8 +217,20 @@ def report_of(
     lacking = sorted(BLOCKS - {SUMS[name].block for name in table.sums})
     if lacking:
         raise ValueError(f"the table lacks the blocks {lacking}; fill it with all blocks")
+    if reference_group is None:
+        reference_group = largest_group(table)
     compared = {"base_rates": base_rates, "reference_group": reference_group}
-    sure = intervals_from_table(table, **compared, level=level, seed=seed) if intervals else None
+    pairs = pairs_of(table.groups, reference_group)
+    spread, pooled = from_cells(table), from_cells(table.pooled())
+    family = Family((1.0 - level) * share, len(table.groups), len(table.labels))
+    changes = changes_of(spread, family, **compared)
+    sure = None
+    if intervals:
+        sure = intervals_together(
+            spread, pooled, family, **compared, level=level, changes=changes, seed=seed
+        )
+    found = Calibration.of(spread, family)
+    ratios = amplifications(table, changes, **compared)
     per_group = {name: by_group(table, name) for name in METRICS}
     pe = dict.fromkeys(KINDS, float("nan"))  # of one group, whose other figures still stand
     if len(table.groups) > 1:
@@ -200,23 +240,37 @@ def report_of(
         groups={g: {name: per_group[name][g] for name in METRICS} for g in table.groups},
         proportional_equality=pe,
         table=table,
-        gaps=gaps_of(table),
-        rates=_rates(table),
+        gaps=gap_values(spread),
+        rates=_rates(spread),
         intervals=sure,
-        verdict=verdicts_of(table.pooled(), level=level, tolerance=tolerance)[None],
-        verdicts=verdicts_of(table, level=level, tolerance=tolerance),
-        comparisons=comparisons_of(table, reference_group=reference_group, level=level),
-        pe_verdicts=pe_verdicts_of(table, **compared, intervals=sure, level=level),
+        verdict=verdicts_of(Calibration.of(pooled, family, pooled=True), tolerance)[None],
+        verdicts=verdicts_of(found, tolerance),
+        comparisons=comparisons_of(found, family, reference_group),
+        pe_verdicts=pe_verdicts_of(table, ratios, pairs, base_rates=base_rates, intervals=sure),
+        amplification=_keyed(ratios, every=reference_group == "all" and "all" not in table.groups),
+        reference_group=reference_group,
         dropped=dropped,
         level=level,
         tolerance=tolerance,
         own_rates=base_rates is None,
+        share=share,
     )
 
 
-def _rates(table: AuditTable) -> dict[Hashable, dict[str, dict[Hashable, float]]]:
-    weight = table["weight"][:, None]
-    shares = {kind: ratio(table[name], weight).tolist() for kind, name in RATES.items()}
+def _keyed(
+    changes: Mapping[str, list[Amplification]], *, every: bool
+) -> dict[str, dict[Hashable, dict[Hashable, Amplification]]]:
+    found: dict[str, dict[Hashable, dict[Hashable, Amplification]]] = {}
+    for kind, values in changes.items():
+        own: dict[Hashable, dict[Hashable, Amplification]] = found.setdefault(kind, {})
+        for a in values:
+            own.setdefault((a.group, a.reference) if every else a.group, {})[a.label] = a
+    return found
+
+
+def _rates(spread: Spread) -> dict[Hashable, dict[str, dict[Hashable, float]]]:
+    table = spread.table
+    shares = {kind: spread.moments.mean[name].tolist() for kind, name in RATES.items()}
     return {
         g: {kind: dict(zip(table.labels, v[i], strict=True)) for kind, v in shares.items()}
         for i, g in enumerate(table.groups)
@@ -225,16 +279,16 @@ def _rates(table: AuditTable) -> dict[Hashable, dict[str, dict[Hashable, float]]
 
 def without_reference(report: AuditReport, reference: Hashable) -> AuditReport:
     """Remove all comparisons with a reference group that has no rows."""
-    nan = float("nan")
     text = f"Undefined: group {shown(reference)}, which the others are compared with, has no rows."
-    nothing = PeVerdict(nan, None, nan, None, reference, None, nan, nan, nan, "undefined", text)
     sure = report.intervals
     if sure is not None:
         sure = dataclasses.replace(sure, proportional_equality={})
     return dataclasses.replace(
         report,
-        proportional_equality=dict.fromkeys(KINDS, nan),
+        proportional_equality=dict.fromkeys(KINDS, float("nan")),
         intervals=sure,
         comparisons=(),
-        pe_verdicts=dict.fromkeys(KINDS, nothing),
+        pe_verdicts=dict.fromkeys(KINDS, PeVerdict.undefined(text, reference)),
+        amplification={kind: {} for kind in KINDS},
+        reference_group=reference,
     )

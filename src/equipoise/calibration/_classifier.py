@@ -19,14 +19,20 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from equipoise._inputs import check_weights, encode, recode, refuse_missing, split_columns
+from equipoise._inputs import (
+    check_clusters,
+    check_weights,
+    encode,
+    recode,
+    refuse_missing,
+    split_columns,
+)
 from equipoise.calibration._group_calibrator import GroupCalibrator, check_policy, encode_members
 from equipoise.calibration._methods import METHODS
 from equipoise.calibration._out_of_fold import (
     SCORES,
     check_scores,
     class_scores,
-    encode_clusters,
     folds_of,
     out_of_fold,
 )
@@ -212,7 +218,7 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
         # scikit-learn's contract wants a ValueError for weights of two columns
         weight = None if sample_weight is None else column_or_1d(sample_weight)
         weight = check_weights(weight, len(y))
-        together = None if clusters is None else encode_clusters(clusters, len(y))
+        together = check_clusters(clusters, len(y), "y")
         passed = self._routed(
             "fit",
             sensitive_features=sensitive_features,

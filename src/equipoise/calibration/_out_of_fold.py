@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedGroupKFold, check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
-from equipoise._inputs import column, counted, encode, recode
+from equipoise._inputs import counted, recode
 from equipoise.calibration._scores import scores_of
 
 Floats = NDArray[np.float64]
@@ -110,19 +110,6 @@ def stratified_folds(codes: Ints, members: Ints, n_folds: int) -> list[Fold]:
     return [(rows[fold != k], rows[fold == k]) for k in range(min(n, n_folds))]
 
 
-def encode_clusters(clusters: Any, n: int) -> Ints:
-    """Return each row's cluster as a number; raise if an id is missing."""
-    codes, _ = encode(column(clusters, "clusters"), "clusters")
-    if len(codes) != n:
-        raise ValueError(f"clusters has {len(codes)} rows, but y has {n}")
-    if (missing := codes < 0).any():
-        raise ValueError(
-            f"clusters has {counted(int(missing.sum()), 'missing value')}, the first in row "
-            f"{int(np.argmax(missing))}; drop those rows, or give each an id of its own"
-        )
-    return codes.astype(np.int64)
-
-
 def clustered_folds(codes: Ints, members: Ints, clusters: Ints, n_folds: int) -> list[Fold]:
     """Divide whole clusters into folds of similar composition by label and group.
 
@@ -192,7 +179,14 @@ def folds_of(
     elif isinstance(cv, Integral):
         folds = stratified_folds(codes, members, int(cv))
     else:
-        split = check_cv(cv, y, classifier=True).split(X, y)
+        try:
+            split = list(check_cv(cv, y, classifier=True).split(X, y))
+        except ValueError as error:
+            if "groups" not in str(error):
+                raise
+            raise ValueError(
+                f"{type(cv).__name__} divides clusters; pass clusters= with each row's id"
+            ) from None
         folds = [(np.asarray(train), np.asarray(test)) for train, test in split]
     tested = np.zeros(len(codes), np.int64)
     for number, (train, test) in enumerate(folds):

@@ -98,14 +98,14 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
     "clusters",
     metavar="COLUMN",
     help="Column with the id of what rows belong to, such as a person with several rows. Rows of "
-    "a cluster count as one observation in intervals and verdicts.",
+    "a cluster do not count as independent.",
 )
 @click.option("--model", help="Column with the name of the model that made the prediction.")
 @click.option(
     "--reference",
     "reference_group",
     metavar="GROUP",
-    help="Group that the others are compared with, or 'all' for every pair; by default the first.",
+    help="Group that the others are compared with, by default the largest; 'all' takes every pair.",
 )
 @click.option(
     "--bins",
@@ -114,9 +114,17 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
     default=15,
     help="Number of confidence bins.",
 )
-@click.option("--level", type=_SHARE, default=0.95, help="Level of the intervals.")
 @click.option(
-    "--tolerance", type=_SHARE, default=0.05, help="Largest ECE that still counts as calibrated."
+    "--level",
+    type=_SHARE,
+    default=0.95,
+    help="Level at which the intervals of all groups, labels and parts hold together.",
+)
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.05,
+    help="Largest ECE that still counts as calibrated; 0 asks for any error at all.",
 )
 @click.option(
     "--engine",

@@ -55,7 +55,7 @@ def predict(model_file: Path, data: str, out: Path, force: bool, reference: str 
 
     check_ending(out)
     model = GroupwiseMLPClassifier.load(model_file)
-    encoder, base_rates = _training(model, model_file)
+    encoder, label_counts = _training(model, model_file)
     against = model.reference_group_
     if reference is not None:
         against = find_reference(reference, encoder.group_names)
@@ -85,17 +85,17 @@ def predict(model_file: Path, data: str, out: Path, force: bool, reference: str 
             )
         if known.any():
             own = y[known], group[known], prob[known]
-            console().print(measure(encoder, base_rates, *own, against))
+            console().print(measure(encoder, label_counts, *own, against))
 
 
 def _training(
     model: GroupwiseMLPClassifier, path: Path
 ) -> tuple[FrameEncoder, Sequence[Sequence[float]]]:
-    """Return the encoder and the training rates that `equipoise train` saved with the model."""
+    """Return the encoder and the numbers of training labels that were saved with the model."""
     from equipoise.datasets import FrameEncoder
 
     extra = model.extra_
-    if "encoder" not in extra or "base_rates" not in extra:
+    if "encoder" not in extra or "label_counts" not in extra:
         raise ValueError(
             f"{path} was not written by `equipoise train` or `search`, so it does not say how to "
             "encode a table; load it in Python and call its predict_proba"
@@ -103,7 +103,7 @@ def _training(
     encoder = FrameEncoder.from_dict(extra["encoder"])
     if len(encoder.feature_names) != model.n_features_in_:
         raise ValueError(f"{path} is damaged: its encoder does not fit its network")
-    return encoder, extra["base_rates"]
+    return encoder, extra["label_counts"]
 
 
 def _groups(

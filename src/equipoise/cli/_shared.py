@@ -74,15 +74,12 @@ reference_option = click.option(
 
 def find_reference(text: str, groups: Sequence[Hashable]) -> Hashable:
     """Return the group that `--reference` names; raise if there is none."""
-    from equipoise._inputs import alternatives, shown, text_of
+    from equipoise.auditing import group_named
 
-    wanted = [text_of(v) for v in next(csv.reader([text], skipinitialspace=True), [])]
-    for group in groups:
-        values = group if isinstance(group, tuple) else (group,)
-        if text == shown(group) or wanted == [text_of(v) for v in values]:
-            return group
-    known = [shown(g) for g in groups]
-    raise ValueError(f"--reference: there is no group {text!r}; {alternatives(text, known, '; ')}")
+    try:
+        return group_named(text, groups)
+    except ValueError as error:
+        raise ValueError(f"--reference: {error}") from None
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -140,7 +137,7 @@ def check_out(
 
 def measure(
     encoder: FrameEncoder,
-    base_rates: Sequence[Sequence[float]],
+    label_counts: Sequence[Sequence[float]],
     y: NDArray[np.int64],
     group: NDArray[np.int64],
     prob: NDArray[np.float64],
@@ -148,21 +145,23 @@ def measure(
 ) -> AuditReport:
     """Audit rows of known label and group; PE compares with the rates of the training labels.
 
+    `label_counts` are the numbers of training rows (group, class).
     `reference` is the group that PE compares the others with: where it has no rows, the largest.
     """
     import numpy as np
 
     from equipoise._inputs import decode, shown
     from equipoise.auditing import audit
+    from equipoise.metrics import GroupRates
 
     classes = encoder.class_names
-    rates = {
-        encoder.group_names[g]: dict(zip(classes, base_rates[g], strict=True))
+    counts = {
+        encoder.group_names[g]: dict(zip(classes, label_counts[g], strict=True))
         for g in sorted(set(group.tolist()))
     }
-    if reference not in rates:
+    if reference not in counts:
         largest = encoder.group_names[int(np.bincount(group).argmax())]
-        if len(rates) > 1:
+        if len(counts) > 1:
             note(f"no row belongs to {shown(reference)}; PE compares with {shown(largest)}")
         reference = largest
     with notes(most=1):
@@ -171,6 +170,6 @@ def measure(
             prob,
             sensitive_features=decode(group, encoder.group_names),
             labels=classes,
-            base_rates=rates,
+            base_rates=GroupRates.of_counts(counts),
             reference_group=reference,
         )

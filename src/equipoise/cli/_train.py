@@ -169,7 +169,7 @@ def train(
     prob = model.predict_proba(dataset.X[test], sensitive_features=groups[test])
     extra = saved_with(dataset, rows)
     held_out = dataset.y[test], dataset.group[test], prob
-    report = measure(dataset.encoder, extra["base_rates"], *held_out, model.reference_group_)
+    report = measure(dataset.encoder, extra["label_counts"], *held_out, model.reference_group_)
     split = {"test_fraction": test_fraction, "seed": seed}
     model.save(out, extra={**extra, "split": split})
     _show(report, model, f"{len(test):,} of the {len(dataset.y):,} rows of {dataset.title}", out)

@@ -72,7 +72,8 @@ def saved_with(dataset: Dataset, rows: NDArray[np.int64] | slice = slice(None)) 
     from equipoise.metrics import group_base_rates
 
     labels, groups = own_values(dataset)
-    rates = group_base_rates(labels[rows], sensitive_features=groups[rows]).rates
-    base_rates = [[rates[g][k] for k in dataset.class_names] for g in dataset.group_names]
+    counts = group_base_rates(labels[rows], sensitive_features=groups[rows]).counts
+    assert counts is not None
+    label_counts = [[counts[g][k] for k in dataset.class_names] for g in dataset.group_names]
     assert dataset.encoder is not None  # it was read from a table
-    return {"encoder": dataset.encoder.to_dict(), "base_rates": base_rates}
+    return {"encoder": dataset.encoder.to_dict(), "label_counts": label_counts}

@@ -37,9 +37,22 @@ def ratio(top: Floats, bottom: Floats) -> Floats:
 
 @dataclasses.dataclass(frozen=True)
 class GroupRates:
-    """The share of each label in each group: ``rates[group][label]``."""
+    """The share of each label in each group: ``rates[group][label]``.
+
+    `counts` has the numbers of rows behind the rates, in the same form, so that their sampling
+    error counts too; with weights, those of as many equal rows. Without them the rates are taken
+    as exact.
+    """
 
     rates: Mapping[Hashable, Mapping[Hashable, float]]
+    counts: Mapping[Hashable, Mapping[Hashable, float]] | None = None
+
+    @classmethod
+    def of_counts(cls, counts: Mapping[Hashable, Mapping[Hashable, float]]) -> GroupRates:
+        """Return the rates that follow from the number of rows of each group and label."""
+        total = {g: sum(own.values()) for g, own in counts.items()}
+        rates = {g: {k: n / total[g] for k, n in own.items()} for g, own in counts.items()}
+        return cls(rates, counts)
 
 
 Rates = GroupRates | Mapping[Hashable, Mapping[Hashable, float]]
@@ -68,13 +81,17 @@ def group_base_rates(
         raise ValueError(f"sensitive_features has {len(group)} rows, but y has {len(codes)}")
     weight = check_weights(sample_weight, len(codes))
     cell = group.astype(np.int64) * len(known) + codes
-    count = np.bincount(cell, weight, len(groups) * len(known)).reshape(len(groups), -1)
+    count = np.bincount(cell, weight, len(groups) * len(known)).astype(np.float64)
+    count = count.reshape(len(groups), -1)
     if not count.sum(1).all():
         empty = groups[int(np.argmin(count.sum(1)))]
         raise ValueError(f"every row of group {empty!r} has weight 0, so its rates are undefined")
-    share = count / count.sum(1, keepdims=True)
-    return GroupRates(
-        {g: dict(zip(known, share[i].tolist(), strict=True)) for i, g in enumerate(groups)}
+    if weight is not None:
+        # as many rows of equal weight have the same sampling error
+        square = np.bincount(group, weight**2, len(groups))
+        count *= (count.sum(1) / square)[:, None]
+    return GroupRates.of_counts(
+        {g: dict(zip(known, count[i].tolist(), strict=True)) for i, g in enumerate(groups)}
     )
 
 
@@ -283,6 +300,24 @@ def data_rates(table: AuditTable, base_rates: Rates | None) -> Floats:
         if abs(total - 1.0) > ROW_SUM_TOLERANCE:
             raise ValueError(f"base_rates of group {group!r} sum to {total:.6g}, not 1")
     return values
+
+
+def data_counts(table: AuditTable, base_rates: Rates | None) -> Floats | None:
+    """Return the number of training rows of each group, inf where it is not known.
+
+    None without `base_rates`: then the rates are those of the table's own labels.
+    """
+    if base_rates is None:
+        return None
+    counts = base_rates.counts if isinstance(base_rates, GroupRates) else None
+    if counts is None:
+        return np.full(len(table.groups), np.inf)
+    return np.array([float(sum(counts[g].values())) for g in table.groups])
+
+
+def largest_group(table: AuditTable) -> Hashable:
+    """Return the group with the most rows; the first of equal ones."""
+    return table.groups[int(np.argmax(table["rows"]))]
 
 
 def pairs_of(groups: tuple[Hashable, ...], reference: Any) -> list[tuple[int, int]]:

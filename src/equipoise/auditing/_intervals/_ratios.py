@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.auditing._distributions import ndtr, ndtri
-from equipoise.auditing._intervals._figures import Ends, Interval
+from equipoise.auditing._intervals._figures import RATES, Ends, Interval, scatter_of
 from equipoise.auditing._intervals._spread import Floats, Spread
 from equipoise.metrics import ratio
 
@@ -86,10 +86,26 @@ class _Rates:
         )
 
 
+def _rates(spread: Spread, kind: str) -> tuple[Floats, Floats, Floats]:
+    """Return rates, their variances and their covariances with those of the labels."""
+    moments, name = spread.moments, RATES[kind]
+    mean, var, n = moments.mean[name], moments.variance(name), moments.rows[:, None]
+    if name == "prob":
+        # one row shows no variance; p - p**2 is the largest possible
+        var = np.where(n > 1, var, mean - mean**2)
+    else:
+        # a label that no row has may still be rare: one more row with it and one without
+        rows = ratio(np.ones(1), scatter_of(spread, name))
+        near = (mean * rows + 1) / (rows + 2)
+        var = ratio(near * (1 - near), rows)
+    return mean, var, moments.covariance(name)
+
+
 def ratio_interval(
     spread: Spread,
     kind: str,
     data: Floats | None,
+    counts: Floats | None,
     pairs: list[tuple[int, int]],
     z: float,
     rng: np.random.Generator,
@@ -97,14 +113,21 @@ def ratio_interval(
 ) -> Interval:
     """Return the interval of one kind of proportional equality.
 
-    `data` are the rates of the training labels (group, class), or None for those of these labels.
-    The upper end is the largest of all comparisons; the lower end is a simultaneous bound of those
-    that may be the largest.
+    `data` are the rates of the training labels (group, class) and `counts` their rows, or None for
+    those of these labels. The upper end is the largest of all comparisons; the lower end is a
+    simultaneous bound of those that may be the largest.
     """
-    label, label_var, _ = spread.rates["labels"]
-    model, model_var, both = spread.rates[kind]
-    if data is not None:  # rates of other data count as fixed numbers
-        label, label_var, both = data, np.zeros_like(data), np.zeros_like(data)
+    # few units say little about how much they vary
+    wider = (spread.moments.student(float(ndtr(-z))) / z)[:, None] ** 2
+    label, label_var, _ = _rates(spread, "labels")
+    model, model_var, both = _rates(spread, kind)
+    label_var, model_var, both = (np.minimum(wider, 1e9) * v for v in (label_var, model_var, both))
+    if data is not None:
+        assert counts is not None
+        rows = np.minimum(counts, 1e15)[:, None]  # rates without rows are exact
+        near = (data * rows + 1) / (rows + 2)
+        label_var = near * (1 - near) / rows
+        label, both = data, np.zeros_like(data)
     rates = _Rates(label, model, label_var, model_var, both)
     classes = label.shape[1]
     of = np.repeat(np.array(pairs, dtype=np.intp), classes, axis=0)

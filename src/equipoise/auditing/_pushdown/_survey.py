@@ -151,7 +151,9 @@ def prepared(
 
 def periods_of(source: Opened, roles: Mapping[str, str]) -> dict[str, str]:
     """Return the unit of each column that splits the rows and is cut to periods."""
+    hidden = [number(name) for name in roles.values()] if source.is_text else []
     names = [str(name) for name in source.frame.collect_schema().names()]
+    names = [name for name in names if name not in hidden]
     found = {role: split_period(n, names)[1] for role, n in roles.items() if role[0] == "b"}
     return {role: unit for role, unit in found.items() if unit is not None}
 

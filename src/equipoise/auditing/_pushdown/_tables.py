@@ -386,6 +386,4 @@ def rates_of(
         key = tuple(group) if len(group) > 1 else group[0]
         own = count.setdefault(key, dict.fromkeys(known, 0))
         own[y] += n
-    return GroupRates(
-        {g: {k: n / sum(count[g].values()) for k, n in count[g].items()} for g in sorted(count)}
-    )
+    return GroupRates.of_counts({g: count[g] for g in sorted(count)})

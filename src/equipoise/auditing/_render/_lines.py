@@ -24,11 +24,21 @@ def note(report: Any) -> str:
     """Return the explanation of the intervals, if there are any."""
     if report.intervals is None:
         return ""
-    return (
-        f"Below each figure: the {100 * report.level:.4g}% interval of its true value. ECE and MCE "
-        "grow as rows get fewer; a figure above its own interval is mostly noise. Gaps are "
-        "corrected for this bias."
-    )
+    said = f"Below each figure: its {100 * report.level:.4g}% interval"
+    if report.intervals.comparisons > 1 or report.share < 1:
+        groups = counted(len(report.groups), "group")
+        said += f", widened so that those of all rows and of the {groups} hold together"
+        said += ", in every part too" * (report.share < 1)
+    said += ". Gaps are corrected for the bias that makes the ECE of few rows look larger."
+    return said
+
+
+def metrics_of(report: Any) -> list[str]:
+    """Return the metrics in the order of the table: of two classes, the class ECE first."""
+    names = list(report.overall)
+    if len(report.table.labels) == 2:
+        names.sort(key=lambda name: name != "classwise_ece")
+    return names
 
 
 def number(value: float) -> str:
@@ -42,13 +52,19 @@ def heading(report: Any) -> str:
     table = report.table
     parts = [
         counted(int(table["rows"].sum()), "row"),
-        counted(len(table.groups), "group"),
+        counted(len(table.groups), "group")
+        + (f" (reference: {_reference(report)})" if len(table.groups) > 1 else ""),
         f"{len(table.labels)} classes",
         counted(table.n_bins, "bin"),
     ]
     if report.dropped:
         parts.append(f"{counted(report.dropped, 'row')} left out (a value is missing)")
     return ", ".join(parts)
+
+
+def _reference(report: Any) -> str:
+    every = report.reference_group == "all" and "all" not in report.table.groups
+    return "every other" if every else shown(report.reference_group)
 
 
 def chosen_groups(report: Any) -> list[Hashable]:
@@ -88,7 +104,7 @@ def sentences(report: Any) -> list[tuple[str, str]]:
     if len(report.groups) > 1:
         verdicts += [report.verdicts[g] for g in chosen_groups(report)]
     found = [(verdict.text, STYLES[verdict.word]) for verdict in verdicts]
-    clear = [c for c in report.comparisons if c.p_value < 1.0 - report.level]
+    clear = [c for c in report.comparisons if c.clear]
     found += [(c.text, "red") for c in clear[:MOST_LINES]]
     rest = len(report.comparisons) - len(clear)
     if rest:
@@ -142,3 +158,44 @@ def rate_lines(report: Any) -> tuple[list[tuple[str, ...]], int]:
 
 RATES = ("class", "group", "labels", "model", "decisions")
 """Columns of the table of rates."""
+
+
+def change_lines(report: Any) -> tuple[list[tuple[str, ...]], int]:
+    """Return the lines of the table of log amplifications, and the number of those left out."""
+    kinds = [
+        [a for own in found.values() for a in own.values()]
+        for found in report.amplification.values()
+    ]
+    named = set(chosen_groups(report))
+    pairs = [own for own in zip(*kinds, strict=True) if own[0].group in named]
+    every = report.reference_group == "all" and "all" not in report.table.groups
+    lines = [
+        (
+            shown(own[0].label),
+            shown(own[0].group) + (f" / {shown(own[0].reference)}" if every else ""),
+            *map(_change, own),
+        )
+        for own in sorted(pairs, key=lambda own: report.table.labels.index(own[0].label))
+    ]
+    return lines[:MOST_LINES], len(kinds[0]) - len(lines[:MOST_LINES])
+
+
+def _change(found: Any) -> str:
+    value = "-" if math.isnan(found.value) else f"{found.value + 0.0:+.3f}"
+    return f"{value} ({found.low:+.3f} to {found.high:+.3f})"
+
+
+CHANGES = ("class", "group", "of the model", "of the decisions")
+"""Columns of the table of log amplifications."""
+
+CHANGES_NOTE = (
+    "The log of a group's rate over that of the reference, in the model less in the labels: 0 if "
+    "the model keeps the ratio, +0.69 if it doubles it, -0.69 if it halves it."
+)
+
+
+def failing(report: Any) -> str:
+    """Return the names of the groups whose verdict is miscalibrated."""
+    names = [shown(g) for g, v in report.verdicts.items() if v.word == "miscalibrated"]
+    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more or "none"

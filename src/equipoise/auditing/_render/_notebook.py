@@ -13,12 +13,13 @@ from equipoise.metrics import METRICS
 
 def as_html(report: Any) -> str:
     """Return the report as tables and lists of HTML; every name is escaped."""
-    head = ["group", "rows", *(METRICS[m].title for m in report.overall)]
+    metrics = _lines.metrics_of(report)
+    head = ["group", "rows", *(METRICS[m].title for m in metrics)]
     rows = []
     for name, count, values, ends in _lines.figures(report):
         cells = [html.escape(name), count]
-        for metric, value in values.items():
-            cell = _lines.number(value)
+        for metric in metrics:
+            cell = _lines.number(values[metric])
             if metric in ends:
                 low, high = (_lines.number(v) for v in ends[metric])
                 cell += f"<br><small>{low} to {high}</small>"
@@ -40,13 +41,22 @@ def as_html(report: Any) -> str:
     ]
     if hidden:
         parts.append(f"<p><small>and {hidden:,} more</small></p>")
+    lines, hidden = _lines.change_lines(report)
+    if lines:
+        changes = [[html.escape(cell) for cell in line] for line in lines]
+        parts += ["<p><b>Log amplification</b></p>", _html_table(_lines.CHANGES, changes)]
+        more = f" And {hidden:,} more." if hidden else ""
+        parts.append(f"<p><small>{_lines.CHANGES_NOTE}{more}</small></p>")
     if report.by:
         rows = []
         for key, part in report.by.items():
-            figures = [*part.overall.values(), part.proportional_equality["stochastic"]]
-            count = f"{int(part.table['rows'].sum()):,}"
-            rows.append([html.escape(shown(key)), count, *map(_lines.number, figures)])
-        parts += ["<p><b>By part</b></p>", _html_table(["part", *head[1:], "PE"], rows)]
+            figures = [part.overall[m] for m in metrics]
+            figures.append(part.proportional_equality["stochastic"])
+            cells = [html.escape(shown(key)), f"{int(part.table['rows'].sum()):,}"]
+            cells += [*map(_lines.number, figures), html.escape(_lines.failing(part))]
+            rows.append(cells)
+        top = ["part", *head[1:], "PE", "miscalibrated"]
+        parts += ["<p><b>By part</b></p>", _html_table(top, rows)]
     return "<div>" + "\n".join(parts) + "</div>"
 
 

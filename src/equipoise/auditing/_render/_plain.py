@@ -48,6 +48,11 @@ def as_plain(report: Any) -> dict[str, Any]:
             for kind, verdict in report.pe_verdicts.items()
         },
         "own_rates": report.own_rates,
+        "reference_group": to_plain(report.reference_group),
+        "amplification": {
+            kind: [_plain(dataclasses.asdict(a)) for own in found.values() for a in own.values()]
+            for kind, found in report.amplification.items()
+        },
         "table": report.table.to_dict(),
         "by": [{"key": to_plain(key), "report": as_plain(r)} for key, r in report.by.items()],
     }

@@ -21,7 +21,7 @@ from equipoise.metrics import METRICS
 NAME_WIDTH = 8
 """Fewest characters for the name of a group; a narrower table leaves out metrics."""
 
-FIRST_TO_GO = ("debiased_squared_ece", "mce", "classwise_ece", "brier")
+FIRST_TO_GO = ("debiased_squared_ece", "mce", "brier")
 """Metrics that a narrow terminal leaves out, in this order; files and HTML have them all."""
 
 
@@ -50,15 +50,21 @@ def _parts(report: Any, width: int) -> list[RenderableType]:
     title = ("Proportional equality", "bold")
     parts += [Text(""), Text.assemble(title, f": {_lines.pe_figures(report)}")]
     parts.append(_list(Text(s) for s in _lines.pe_sentences(report)))
-    parts += [Text(""), Text("Share of each class", "bold"), _rates(report)]
+    parts += [Text(""), Text("Share of each class", "bold")]
+    parts.append(_listed(_lines.RATES, *_lines.rate_lines(report)))
+    if len(report.groups) > 1:
+        parts += [Text(""), Text("Log amplification", "bold")]
+        parts.append(_listed(_lines.CHANGES, *_lines.change_lines(report)))
+        parts.append(Text(_lines.CHANGES_NOTE, "dim"))
     return parts
 
 
 def _fitting(report: Any, width: int) -> list[str]:
     """Return the metrics whose columns fit beside the group's name and rows."""
-    metrics = list(report.overall)
+    metrics = _lines.metrics_of(report)
+    last = "classwise_ece" if len(report.table.labels) > 2 else "ece"
     rows = max(len(line[1]) for line in _lines.figures(report))
-    for gone in (None, *FIRST_TO_GO):
+    for gone in (None, *FIRST_TO_GO, last):
         metrics = [m for m in metrics if m != gone]
         # two spaces between columns; figures have six characters, infinite log-loss less
         columns = [NAME_WIDTH, rows, *(max(6, len(METRICS[m].title)) for m in metrics)]
@@ -78,7 +84,8 @@ def _table(columns: Sequence[tuple[str, bool]]) -> Table:
 
 
 def _metrics(report: Any, metrics: Sequence[str]) -> Table:
-    table = _table([("group", False), ("rows", True), *((METRICS[m].title, True) for m in metrics)])
+    titles = [(METRICS[m].title, True) for m in metrics]
+    table = _table([("group", False), ("rows", True), *titles])
     lines = _lines.figures(report)
     for i, (name, rows, values, ends) in enumerate(lines):
         known = any(m in ends for m in values)
@@ -112,33 +119,35 @@ def _list(lines: Iterable[Text]) -> Table:
     return grid
 
 
-def _rates(report: Any) -> Table:
-    lines, hidden = _lines.rate_lines(report)
-    table = _table([(name, name not in ("class", "group")) for name in _lines.RATES])
+def _listed(columns: Sequence[str], lines: Iterable[Sequence[str]], hidden: int) -> Table:
+    table = _table([(name, name not in ("class", "group")) for name in columns])
     for line in lines:
         table.add_row(*(Text(cell) for cell in line))
     if hidden:
-        table.caption = Text(f"and {hidden:,} more; `rates` and --json have all")
+        table.caption = Text(f"and {hidden:,} more; --json has all")
         table.caption_justify = "left"
     return table
 
 
 def _side_by_side(heading: str, found: Mapping[Any, Any]) -> Table:
     """Return a table with one line for each report."""
-    titles = ("rows", "accuracy", "ECE", "ECE gap", "PE", "miscal.")
-    table = _table([(heading, False), *((title, True) for title in titles)])
+    first = next(iter(found.values()))
+    calibration = _lines.metrics_of(first)[0] if len(first.table.labels) == 2 else "ece"
+    title = METRICS[calibration].title
+    titles = ("rows", "accuracy", title, f"{title} gap", "PE")
+    columns = [(heading, False), *((name, True) for name in titles), ("miscal.", False)]
+    table = _table(columns)
     for key, report in found.items():
         sure = report.intervals or NO_INTERVALS
         pe = report.proportional_equality["stochastic"]
-        wrong = sum(v.word == "miscalibrated" for v in report.verdicts.values())
         table.add_row(
             Text(shown(key)),
             f"{int(report.table['rows'].sum()):,}",
             _lines.number(report.overall["accuracy"]),
-            _judged(report.overall["ece"], sure.overall.get("ece")),
-            _judged(report.gaps.get("ece", math.nan), sure.gaps.get("ece")),
+            _judged(report.overall[calibration], sure.overall.get(calibration)),
+            _judged(report.gaps.get(calibration, math.nan), sure.gaps.get(calibration)),
             _judged(pe, sure.proportional_equality.get("stochastic")),
-            f"{wrong} of {len(report.verdicts)}",
+            Text(_lines.failing(report)),
         )
     return table
 

@@ -1,14 +1,14 @@
 """Statistical verdicts: calibration per group, differences between groups, PE.
 
-They follow from the table's sums in closed form, and are corrected for the number of groups.
+Each is a decision on an interval that is shown beside it; all intervals of a kind hold together.
 """
 
-from equipoise.auditing._verdicts._calibration import Verdict, verdicts_of
+from equipoise.auditing._verdicts._calibration import Calibration, Verdict, verdicts_of
 from equipoise.auditing._verdicts._comparisons import Comparison, comparisons_of
-from equipoise.auditing._verdicts._proportional import KINDS, PeVerdict, pe_verdicts_of
+from equipoise.auditing._verdicts._proportional import PeVerdict, pe_verdicts_of
 
 __all__ = [
-    "KINDS",
+    "Calibration",
     "Comparison",
     "PeVerdict",
     "Verdict",

@@ -4,50 +4,59 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from equipoise._inputs import shown
-from equipoise.auditing._distributions import ndtr, ndtri
-from equipoise.auditing._verdicts._words import holm, p_text
-from equipoise.metrics import AuditTable, pairs_of, ratio
-
-Floats = NDArray[np.float64]
+from equipoise.auditing._intervals import Family
+from equipoise.auditing._verdicts._calibration import Calibration, ece_of
+from equipoise.metrics import pairs_of
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Difference in calibration between two groups, by the debiased squared ECE.
+    """Difference of two groups' calibration.
 
     Attributes
     ----------
     group, other
         The groups compared.
+    measure
+        What is compared: "ece", or "mean", by how much the probability is too high on average. The
+        means are compared where the ECEs show no difference: they show smaller ones.
+    label
+        The label whose probability is compared: the one with the clearest difference. None for the
+        confidence in the predicted label.
     difference
-        Difference of their debiased squared ECEs; positive where `group` is worse calibrated.
+        That of `group` minus that of `other`, without the bias that makes the ECE of small groups
+        look worse.
     low, high
-        Interval of the difference, at the level corrected for the number of comparisons.
-    p_value
-        Of the test that both are equal, corrected for the number of comparisons.
+        Its interval. That of an ECE follows from those of the verdicts and holds with them.
     text
         The finding in a sentence.
     """
 
     group: Hashable
     other: Hashable
+    measure: Literal["ece", "mean"]
+    label: Hashable
     difference: float
     low: float
     high: float
-    p_value: float
     text: str
+
+    @property
+    def clear(self) -> bool:
+        """Whether a difference is shown."""
+        return self.low > 0 or self.high < 0
 
 
 def comparisons_of(
-    table: AuditTable, *, reference_group: Any = None, level: float = 0.95
+    found: Calibration, family: Family, reference_group: Any
 ) -> tuple[Comparison, ...]:
     """Compare each group with the reference; with "all", each pair once."""
+    table, bounds = found.table, found.bounds
     pairs = [
         (g, ref)
         for g, ref in pairs_of(table.groups, reference_group)
@@ -56,58 +65,48 @@ def comparisons_of(
     if not pairs:
         return ()
     own, ref = (np.array(side) for side in zip(*pairs, strict=True))
-    value, noise, signal, per_square = _squared_gaps(table)
-    # under the null both groups have the same square, so both estimate its variance: the smaller
-    # group's estimate alone is often too low
-    precision = ratio(np.ones_like(noise), noise + signal)
-    with np.errstate(invalid="ignore"):
-        common = ratio(
-            (precision * value)[own] + (precision * value)[ref], precision[own] + precision[ref]
+    reach = bounds.mean_error * found.moments.student(family.mean(len(pairs)))[:, None]
+    too_high = -bounds.mean
+    measures = {
+        "ece": (bounds.estimate, bounds.estimate - bounds.low, bounds.high - bounds.estimate),
+        "mean": (too_high, reach, reach),
+    }
+    best: list[Comparison] = []
+    for measure, (value, down, up) in measures.items():
+        difference = value[own] - value[ref]
+        # the arms of two intervals add up like standard errors
+        low = difference - np.hypot(down[own], up[ref])
+        high = difference + np.hypot(up[own], down[ref])
+        # the distance from 0, which is negative if 0 is inside
+        view = np.nan_to_num(np.maximum(low, -high), nan=-1.0).argmax(-1)
+        figure = bounds.figure if measure == "ece" else too_high
+        for i, (g, r) in enumerate(pairs):
+            v = int(view[i])
+            ends = float(difference[i, v]), float(low[i, v]), float(high[i, v])
+            names, label = (table.groups[g], table.groups[r]), found.labels[v]
+            made = Comparison(*names, measure, label, *ends, "")  # type: ignore[arg-type]
+            if measure == "ece":
+                best.append(made)
+            if measure == "ece" or (made.clear and not best[i].clear):
+                figures = float(figure[g, v]), float(figure[r, v])
+                best[i] = dataclasses.replace(made, text=_sentence(made, *figures))
+    return tuple(best)
+
+
+def _sentence(found: Comparison, own: float, other: float) -> str:
+    group, reference = shown(found.group), shown(found.other)
+    if not found.clear:
+        return f"{group} and {reference}: no evidence that one is better calibrated."
+    if found.measure == "ece":
+        word = "worse" if found.low > 0 else "better"
+        return (
+            f"{group} is {word} calibrated than {reference}: {ece_of(found.label)} {own:.3f} "
+            f"against {other:.3f} (difference {found.low:.3f} to {found.high:.3f})."
         )
-    common = np.nan_to_num(np.maximum(common, 0.0), nan=0.0, posinf=0.0)
-    variance = sum(
-        noise[side] + np.maximum(signal[side], per_square[side] * common) for side in (own, ref)
+    what = "confidence" if found.label is None else f"probability of '{shown(found.label)}'"
+    sides = [f"{100 * abs(v):.1f} points too {'high' if v > 0 else 'low'}" for v in (own, other)]
+    ends = f"{100 * found.low:.1f} to {100 * found.high:.1f} points"
+    return (
+        f"{group} and {reference} are off by different amounts: on average the {what} is "
+        f"{sides[0]} for {group}, {sides[1]} for {reference} (difference {ends})."
     )
-    difference, error = value[own] - value[ref], np.sqrt(variance)
-    known = np.isfinite(difference) & (error > 0)
-    z = np.where(known, difference / np.where(known, error, 1.0), 0.0)
-    p = holm(2.0 * ndtr(-np.abs(z)))
-    half = np.where(known, -ndtri((1.0 - level) / (2 * len(pairs))) * error, np.nan)
-    return tuple(
-        Comparison(
-            table.groups[g],
-            table.groups[r],
-            float(difference[i]),
-            float(difference[i] - half[i]),
-            float(difference[i] + half[i]),
-            float(p[i]),
-            _compared(shown(table.groups[g]), shown(table.groups[r]), z[i], p[i], 1.0 - level),
-        )
-        for i, (g, r) in enumerate(pairs)
-    )
-
-
-def _compared(group: str, other: str, z: float, p: float, alpha: float) -> str:
-    if p >= alpha:
-        return f"{group} and {other}: no evidence that one is better calibrated ({p_text(p)})."
-    return f"{group} is {'worse' if z > 0 else 'better'} calibrated than {other} ({p_text(p)})."
-
-
-def _squared_gaps(table: AuditTable) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return each group's debiased squared ECE and the parts of its variance.
-
-    These are the variance of a calibrated group, the part that the square itself adds, and that
-    part per unit of the square.
-    """
-    count, gap2 = table["bin_count"], table["bin_gap2"]
-    pairs = count**2 - table["bin_count2"]
-    several = pairs > 1e-12 * count**2
-    pairs = np.where(several, pairs, 1.0)
-    share = ratio(count, table["weight"][:, None])
-    gap = table["bin_correct"] - table["bin_confidence"]
-    square = np.where(several, (gap**2 - gap2) / pairs, 0.0)
-    value = np.where(several.any(-1), (share * square).sum(-1), np.nan)
-    noise = np.where(several, 2.0 * (share * gap2 / pairs) ** 2, 0.0).sum(-1)
-    each = 4.0 * share**2 * np.nan_to_num(ratio(gap2, count**2)) * several
-    signal = (each * np.maximum(square, 0.0)).sum(-1)
-    return value, noise, signal, each.sum(-1)
