@@ -33,6 +33,7 @@ CONTENTS = """
 :hidden:
 
 docs/audit
+docs/statements
 docs/sweeps
 docs/reference
 paper/results/README
