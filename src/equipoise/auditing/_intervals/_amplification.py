@@ -148,10 +148,8 @@ def model_rates(spread: Spread, kind: str, tail: float) -> LogRates:
     if kind == "deterministic":
         rows = 1.0 / scatter_of(spread, "pred")
         return LogRates.of(mean, rows, exact(mean, rows, tail))
-    rows = np.broadcast_to(moments.rows[:, None], mean.shape)
     ends = wilson(mean, scatter_of(spread, "prob"), moments.student(tail)[:, None])
-    # rounding must not put the mean outside
-    return LogRates.of(mean, np.maximum(rows, 1e12), (np.minimum(ends[0], mean), ends[1]))
+    return LogRates.of(mean, np.full_like(mean, 1e12), ends)  # probabilities are no counts
 
 
 def correlation(spread: Spread, kind: str) -> Floats:

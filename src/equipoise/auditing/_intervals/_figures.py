@@ -200,7 +200,9 @@ def wilson(mean: Floats, scatter: Floats, z: Any) -> Ends:
     a = z**2 * np.minimum(scatter, 1e100)
     middle = (mean + a / 2) / (1 + a)
     half = np.sqrt(np.maximum(a * mean * (1 - mean) + a**2 / 4, 0.0)) / (1 + a)
-    return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
+    # rounding must not put the mean outside
+    low, high = np.minimum(middle - half, mean), np.maximum(middle + half, mean)
+    return np.maximum(low, 0.0), np.minimum(high, 1.0)
 
 
 def prob_variance(spread: Spread) -> Floats:
