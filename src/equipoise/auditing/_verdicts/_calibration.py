@@ -152,7 +152,7 @@ def _undecided(
         return f"{text}). An error of this size would need more rows than can be said."
     if found.table.clustered:
         times = enough / max(float(found.table["rows"][i]), 1.0)
-        clusters = math.ceil(times * float(found.table["unit_count"][i]))
+        clusters = _about(times * float(found.table["unit_count"][i]))
         where = f" in {clusters:,} clusters{where}"
     return (
         f"{text}). With about {enough:,} rows{where}, an error of this size would be decided 4 "
