@@ -25,6 +25,12 @@ TRAINS = tuple(
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(autouse=True)
+def _interrupts():
+    """Spark's handler stays when its session has ended, and then fails: every test has Python's."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def _importable(path: Path) -> bool:
     """Say whether what a test file imports is there, and does not train."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
