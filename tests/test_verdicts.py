@@ -83,6 +83,7 @@ def test_calibrated_groups_are_seldom_rejected(kind, rows, groups):
         assert (low > 0).mean() < alpha + 3 * math.sqrt(alpha / groups)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "rows", "truth", "power"),
     [
@@ -126,6 +127,7 @@ def test_intervals_cover_the_true_error(kind, rows, truth):
         assert held >= 1 - alpha - 3 * math.sqrt(alpha / len(low))
 
 
+@pytest.mark.slow
 def test_more_rows_decide_more():
     for truth, right in ((lambda p: p, "calibrated"), (pulled(0.1), "miscalibrated")):
         found = []
@@ -500,6 +502,7 @@ def test_a_model_that_keeps_the_ratio_is_seldom_accused(rows, base):
     assert found.count("no evidence") >= 500 * 0.95
 
 
+@pytest.mark.slow
 def test_the_sampling_error_of_training_rates_counts():
     rng = np.random.default_rng(0)
     group = np.repeat(["a", "b"], 5000)
@@ -520,6 +523,7 @@ def test_the_sampling_error_of_training_rates_counts():
     assert wrong[False] > 40  # as exact numbers they would accuse a perfect model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "word"),
     [
