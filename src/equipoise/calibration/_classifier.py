@@ -27,6 +27,7 @@ from equipoise._inputs import (
     refuse_missing,
     split_columns,
 )
+from equipoise.calibration._calibrators import Temperature, temperatures_of
 from equipoise.calibration._group_calibrator import GroupCalibrator, check_policy, encode_members
 from equipoise.calibration._methods import METHODS
 from equipoise.calibration._out_of_fold import (
@@ -37,7 +38,6 @@ from equipoise.calibration._out_of_fold import (
     out_of_fold,
 )
 from equipoise.calibration._saving import SavedAsJson
-from equipoise.calibration._temperatures import Temperature, temperatures_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

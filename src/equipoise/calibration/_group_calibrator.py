@@ -20,9 +20,16 @@ from equipoise._inputs import (
     to_plain,
     warn_caller,
 )
-from equipoise.calibration._methods import METHODS, Calibrator, Mixture, calibrator_of, shrunk
+from equipoise.calibration._calibrators import (
+    Calibrator,
+    Mixture,
+    Temperature,
+    calibrator_of,
+    shrunk,
+)
+from equipoise.calibration._methods import METHODS
 from equipoise.calibration._scores import softmax
-from equipoise.calibration._temperatures import Temperature, group_temperatures
+from equipoise.calibration._temperatures import group_temperatures
 
 Floats = NDArray[np.float64]
 Codes = NDArray[Any]

@@ -1,8 +1,6 @@
 """Ways to turn a classifier's scores into calibrated probabilities, behind one table.
 
-A fit takes scores (n, K), class codes 0..K-1 and weights, and gives a calibrator, whose `apply`
-returns probabilities (n, K). A calibrator holds numbers and other calibrators only, so
-`dataclasses.asdict` makes any of them JSON, and `calibrator_of` takes it back.
+A fit takes scores (n, K), class codes 0..K-1 and weights, and gives a calibrator.
 
 What is made for two classes (Platt, isotonic, beta) is fitted for each class against the rest, on
 the log-odds of the class under softmax(scores), and the results are divided by their sum.
@@ -21,8 +19,17 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit, log_softmax
 from sklearn.isotonic import IsotonicRegression
 
-from equipoise.calibration._scores import STEEPEST, centred, log_odds, score_sizes, softmax
-from equipoise.calibration._temperatures import Temperature, group_temperatures
+from equipoise.calibration._calibrators import (
+    Beta,
+    Curve,
+    OneVsRest,
+    Sigmoid,
+    Steps,
+    Temperature,
+    Vector,
+)
+from equipoise.calibration._scores import STEEPEST, centred, log_odds, score_sizes
+from equipoise.calibration._temperatures import group_temperatures
 
 Floats = NDArray[np.float64]
 Codes = NDArray[Any]
@@ -55,61 +62,6 @@ def _minimise(loss: Callable[[Floats], Any], start: Floats, bounds: Any) -> Floa
 
 
 # --- one class against the rest --------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class Sigmoid:
-    """Platt: p = 1 / (1 + exp(-(slope s + intercept)))."""
-
-    slope: float
-    intercept: float
-
-    def __call__(self, s: Floats) -> Floats:
-        return np.asarray(expit(self.slope * s + self.intercept))
-
-
-@dataclasses.dataclass(frozen=True)
-class Beta:
-    """Beta calibration: p = 1 / (1 + exp(-(a log q - b log(1 - q) + c))), q the probability."""
-
-    a: float
-    b: float
-    c: float
-
-    def __call__(self, s: Floats) -> Floats:
-        return np.asarray(expit(self.a * log_expit(s) - self.b * log_expit(-s) + self.c))
-
-
-@dataclasses.dataclass(frozen=True)
-class Steps:
-    """Isotonic regression: values between thresholds are interpolated, beyond them constant."""
-
-    thresholds: tuple[float, ...]
-    values: tuple[float, ...]
-
-    def __call__(self, s: Floats) -> Floats:
-        return np.asarray(np.interp(s, self.thresholds, self.values))
-
-
-Curve = Sigmoid | Beta | Steps
-
-
-@dataclasses.dataclass(frozen=True)
-class OneVsRest:
-    """A curve per class, divided by their sum; for two classes one curve, of the second class."""
-
-    curves: tuple[Curve, ...]
-
-    def apply(self, scores: Floats) -> Floats:
-        """Return probabilities (n, K) of scores (n, K); uniform where every curve gives 0."""
-        s = log_odds(scores)
-        if len(self.curves) == 1:
-            p = self.curves[0](s[:, 1])
-            return np.stack([1.0 - p, p], axis=1)
-        prob = np.stack([curve(s[:, k]) for k, curve in enumerate(self.curves)], axis=1)
-        total = prob.sum(axis=1, keepdims=True)
-        uniform = np.full_like(prob, 1.0 / len(self.curves))
-        return np.asarray(np.divide(prob, total, out=uniform, where=total > 0.0))
 
 
 def _one_vs_rest(
@@ -181,18 +133,6 @@ def fit_isotonic(s: Floats, positive: NDArray[np.bool_], weight: Floats) -> Step
 # --- vector ----------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class Vector:
-    """softmax(scale * z + bias), with a scale and a bias per class and z the centred scores."""
-
-    scale: tuple[float, ...]
-    bias: tuple[float, ...]
-
-    def apply(self, scores: Floats) -> Floats:
-        """Return probabilities (n, K) of scores (n, K)."""
-        return softmax(centred(scores) * self.scale + self.bias)
-
-
 def fit_vector(scores: Floats, codes: Codes, weight: Floats) -> Vector:
     """Fit vector scaling [1]_, a scale >= 0 and a bias per class.
 
@@ -244,73 +184,3 @@ METHODS: dict[str, Method] = {
     "vector": Method(fit_vector, 40),
 }
 """Name to method."""
-
-
-# --- averages --------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class Mixture:
-    """The average of the probabilities of several calibrators, with weights that sum to 1."""
-
-    weights: tuple[float, ...]
-    calibrators: tuple[Calibrator, ...]
-
-    def apply(self, scores: Floats) -> Floats:
-        """Return probabilities (n, K) of scores (n, K)."""
-        parts = zip(self.weights, self.calibrators, strict=True)
-        total = sum(weight * calibrator.apply(scores) for weight, calibrator in parts)
-        return np.minimum(total, 1.0)  # rounding may exceed it
-
-
-Calibrator = Temperature | OneVsRest | Vector | Mixture
-
-
-def shrunk(own: Calibrator, common: Calibrator, trust: float) -> Calibrator:
-    """Average a group's own calibrator, whose weight is `trust`, with the common one.
-
-    Of temperatures the logarithms are averaged, which keeps predictions; else the probabilities.
-    """
-    if trust in (0.0, 1.0):
-        return own if trust else common
-    if isinstance(own, Temperature) and isinstance(common, Temperature):
-        mean = trust * np.log(own.temperature) + (1.0 - trust) * np.log(common.temperature)
-        return Temperature(float(np.exp(mean)))
-    return Mixture((trust, 1.0 - trust), (own, common))
-
-
-# --- files -----------------------------------------------------------------------------------
-
-
-def _by_fields(*kinds: type) -> dict[frozenset[str], Any]:
-    return {frozenset(f.name for f in dataclasses.fields(kind)): kind for kind in kinds}
-
-
-CALIBRATORS = _by_fields(Temperature, OneVsRest, Vector, Mixture)
-CURVES = _by_fields(Sigmoid, Beta, Steps)
-
-
-def calibrator_of(plain: dict[str, Any], n_classes: int) -> Any:
-    """Undo `dataclasses.asdict` of a calibrator; other keys of the dict are ignored.
-
-    Raises ValueError unless it is a calibrator of `n_classes`.
-    """
-    names = frozenset().union(*CALIBRATORS)
-    calibrator = _rebuilt({name: value for name, value in plain.items() if name in names})
-    prob = calibrator.apply(np.zeros((1, n_classes)))
-    if prob.shape != (1, n_classes) or not abs(prob.sum() - 1.0) < 1e-6:
-        raise ValueError(f"its calibrators give no probabilities of {n_classes} classes")
-    return calibrator
-
-
-def _rebuilt(plain: Any) -> Any:
-    if isinstance(plain, dict):
-        kind = (CALIBRATORS | CURVES).get(frozenset(plain))
-        if kind is None:
-            raise ValueError(f"no calibrator has the fields {', '.join(plain) or '(none)'}")
-        return kind(**{name: _rebuilt(value) for name, value in plain.items()})
-    if isinstance(plain, list | tuple):
-        return tuple(map(_rebuilt, plain))
-    if isinstance(plain, bool) or not isinstance(plain, int | float) or not np.isfinite(plain):
-        raise ValueError(f"{plain!r} is not a finite number")
-    return float(plain)

@@ -16,11 +16,11 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from equipoise._inputs import check_weights, class_count, column_names, encode_labels, matrix
+from equipoise.calibration._calibrators import Temperature, temperatures_of
 from equipoise.calibration._group_calibrator import GroupCalibrator, check_policy, encode_members
 from equipoise.calibration._saving import SavedAsJson
 from equipoise.calibration._scores import scores_of
 from equipoise.calibration._temperature_solver import Problem, cast, library, like, solve
-from equipoise.calibration._temperatures import Temperature, temperatures_of
 
 Floats = NDArray[np.float64]
 Bounds = tuple[float, float]

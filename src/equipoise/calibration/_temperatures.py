@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Hashable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -18,26 +16,6 @@ from equipoise.metrics import expected_calibration_error
 Floats = NDArray[np.float64]
 
 NO_GROUPS = np.zeros(0, bool)
-
-
-@dataclasses.dataclass(frozen=True)
-class Temperature:
-    """softmax(scores / temperature)."""
-
-    temperature: float
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.temperature < math.inf:
-            raise ValueError(f"{self.temperature!r} is not a positive number")
-
-    def apply(self, scores: Floats) -> Floats:
-        """Return probabilities (n, K) of scores (n, K)."""
-        return softmax(scores, self.temperature)
-
-
-def temperatures_of(calibrators: Mapping[Hashable, Any]) -> dict[Hashable, float]:
-    """Return the temperature of each group whose calibrator is one."""
-    return {g: c.temperature for g, c in calibrators.items() if isinstance(c, Temperature)}
 
 
 @dataclasses.dataclass(frozen=True)
