@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from sklearn.exceptions import UndefinedMetricWarning
 
+from equipoise._inputs import encode_groups
 from equipoise.auditing import audit
 from equipoise.metrics import (
     METRICS,
@@ -220,6 +221,14 @@ def test_columns_of_numbers(convert):
     assert group_base_rates(
         convert(y.tolist()), sensitive_features=convert(groups.tolist())
     ) == group_base_rates(y, sensitive_features=groups)
+
+
+def test_a_frame_whose_columns_are_numbered():
+    rows = [("f", 1), ("m", 2), ("f", 2)]
+    codes, groups = encode_groups(pd.DataFrame(rows))
+    assert groups == sorted(set(rows))
+    assert [groups[c] for c in codes] == rows
+    assert group_base_rates([0, 1, 1], sensitive_features=pd.DataFrame([(3, 1), (3, 1), (4, 2)]))
 
 
 @pytest.mark.parametrize("convert", (COLUMNS | OF_STRINGS).values(), ids=COLUMNS | OF_STRINGS)

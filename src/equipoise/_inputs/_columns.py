@@ -18,7 +18,7 @@ def columns(values: Any, name: str) -> list[NDArray[Any]]:
     if isinstance(native, nw.Series):
         return [_values(native)]
     if isinstance(native, nw.DataFrame):
-        return [_values(native[c]) for c in native.columns]
+        return [_values(native.get_column(c)) for c in native.columns]
     array = np.asarray(values)
     if array.ndim not in (1, 2):
         raise ValueError(
@@ -58,7 +58,7 @@ def named_columns(table: Any) -> dict[Any, Any] | None:
         return dict(table)
     native = nw.from_native(table, eager_only=True, pass_through=True)
     is_frame = isinstance(native, nw.DataFrame)
-    return {name: native[name] for name in native.columns} if is_frame else None
+    return {name: native.get_column(name) for name in native.columns} if is_frame else None
 
 
 def column(values: Any, name: str) -> NDArray[Any]:
