@@ -33,6 +33,9 @@ CONTENTS = """
 :hidden:
 
 docs/audit
+docs/calibrate
+docs/export
+docs/repair
 docs/statements
 docs/sweeps
 docs/reference

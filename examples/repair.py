@@ -80,7 +80,7 @@ def run(name: str, model: ClassifierMixin, console: Console) -> tuple[AuditRepor
     train, calibrate, test = split(data)
     model.fit(data.X[train], data.y[train])
 
-    scaling = GroupTemperatureScaling(from_proba=True)
+    scaling = GroupTemperatureScaling(from_proba=True, shrinkage="auto")
     scaling.fit(
         model.predict_proba(data.X[calibrate]),
         data.y[calibrate],

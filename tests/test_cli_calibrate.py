@@ -20,11 +20,13 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 import oracle_metrics as oracle
-from equipoise import GroupTemperatureScaling
+from equipoise import GroupCalibrator, GroupTemperatureScaling
 from equipoise._files import Reader, reader, write_batches
 from equipoise._inputs import text_of, typed
-from equipoise.calibration._out_of_fold import clustered_folds
+from equipoise.calibration import ClippedWarning
+from equipoise.calibration._folds import clustered_folds, stratified_folds
 from equipoise.cli import main
+from repair_data import rewrite
 
 NOTES = ["plain", 'a "quoted" one', "comma, here", "two\nlines", "a\rb", "", "007", " spaced "]
 
@@ -98,7 +100,9 @@ def run(*arguments, code=0):
 def fit(data, out="t.json", *more, label="y", prob=("p",), group=("sex",), **keywords):
     names = [word for name in prob for word in ("--prob", name)]
     names += [word for name in group for word in ("--group", name)]
-    return run("calibrate", data, "--label", label, *names, "--out", out, *more, **keywords)
+    given = {"--method": "temperature", "--shrinkage": "0"}
+    how = [word for pair in given.items() if pair[0] not in more for word in pair]
+    return run("calibrate", data, "--label", label, *names, "--out", out, *how, *more, **keywords)
 
 
 def apply(data, out, *more, by="t.json", **keywords):
@@ -150,7 +154,8 @@ def test_end_to_end(tmp_path):
             [command, "calibrate", *arguments], check=True, capture_output=True, text=True
         ).stdout
 
-    shell("held_out.csv", "--label", "y", "--prob", "p", "--group", "sex", "--out", "t.json")
+    shell("held_out.csv", "--label", "y", "--prob", "p", "--group", "sex", "--out", "t.json",
+          "--method", "temperature", "--shrinkage", "0")  # fmt: skip
     assert "90 calibrated rows in c.csv" in shell(
         "new.parquet", "--apply", "t.json", "--out", "c.csv"
     )
@@ -167,30 +172,68 @@ def test_end_to_end(tmp_path):
     np.testing.assert_allclose(column("c.csv", "calibrated_p"), expected, rtol=1e-6)
 
 
+def out_of_fold(frame, folds):
+    """Probabilities by a temperature per group that scipy fits to the other folds."""
+    p, y = frame["p"].to_numpy(), (frame["y"] == "yes").to_numpy().astype(int)
+    sex, after = frame["sex"].to_numpy(), np.full(len(p), np.nan)
+    for train, test in folds:
+        for g in np.unique(sex):
+            fitting, own = train[sex[train] == g], test[sex[test] == g]
+            t = best_temperature(np.stack([1 - p, p], 1)[fitting], y[fitting])
+            after[own] = scaled(p[own], t)
+    return after
+
+
+def figures(shown):
+    """Class ECE and log-loss that a repair shows, by group and by before, after and change."""
+    found, group = {}, None
+    for line in shown.splitlines():
+        words = line.split()
+        if not {"before", "after", "change"} & set(words[:3]) or "(" not in line:
+            continue
+        numbers = [float(w) for w in words if re.fullmatch(r"[-+]?\d\.\d{4}", w)]
+        if words[0] not in ("after", "change"):
+            group = words[0]
+        found[group, next(w for w in words if w in ("before", "after", "change"))] = numbers
+    return found
+
+
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_what_fitting_shows_and_saves(ending):
     frame = table_of()
     shown = fit(save(frame, f"d.{ending}"))
     saved = json.loads(Path("t.json").read_text())
     assert saved["columns"] == {"label": "y", "prob": ["p"], "group": ["sex"]}
-    scaling = GroupTemperatureScaling.load("t.json")
+    scaling = GroupCalibrator.load("t.json")
     assert scaling.classes_.tolist() == ["no", "yes"]
     assert scaling.from_proba
-    p, y = frame["p"].to_numpy(), (frame["y"] == "yes").astype(int).tolist()
-    after = np.empty(len(p))
-    lines = {line.split()[0]: line.split() for line in shown.splitlines() if line.split()}
-    for sex in "fm":
-        own = (frame["sex"] == sex).to_numpy()
-        t = best_temperature(np.stack([1 - p, p], 1)[own], np.array(y)[own])
-        assert scaling.temperatures_[sex] == pytest.approx(t, rel=1e-6)
-        after[own] = scaled(p[own], t)
-        cells = [f"{own.sum():,}", f"{t:.4f}"]
-        mine = [v for v, o in zip(y, own, strict=True) if o]
-        cells += [f"{ece(mine, q[own].tolist()):.4f}" for q in (p, after)]
-        assert lines[sex][1:] == cells
-    assert lines["all"][1:] == ["400", *(f"{ece(y, q.tolist()):.4f}" for q in (p, after))]
-    sexes = frame["sex"].tolist()
-    data = oracle.group_rates(y, sexes, 2)
+    p, y = frame["p"].to_numpy(), (frame["y"] == "yes").to_numpy().astype(int)
+    sex = frame["sex"].to_numpy()
+    for g in "fm":
+        own = sex == g
+        t = best_temperature(np.stack([1 - p, p], 1)[own], y[own])
+        assert scaling.temperatures_[g] == pytest.approx(t, rel=1e-6)
+    assert f"Repair of d.{ending}, measured out of fold (5 folds)" in shown
+    after = out_of_fold(frame, stratified_folds(y, (sex == "m").astype(int), 5))
+    table = figures(shown)
+    for group, own in {"all": sex != "", "f": sex == "f", "m": sex == "m"}.items():
+        losses = []
+        for when, q in (("before", p), ("after", after)):
+            class_ece = np.mean([
+                oracle_class_ece((y[own] == k), q[own] if k else 1 - q[own]) for k in (0, 1)
+            ])  # fmt: skip
+            loss = -np.log(np.where(y[own], q[own], 1 - q[own]))
+            assert table[group, when] == pytest.approx([class_ece, loss.mean()], abs=1.01e-4 / 2)
+            losses.append(loss)
+        assert table[group, "change"][-1] == pytest.approx(
+            np.mean(losses[1] - losses[0]), abs=1.01e-4 / 2
+        )
+    gain = losses_of(y, p) - losses_of(y, after)
+    error = 1.96 * gain.std() / len(gain) ** 0.5
+    ends = f"({gain.mean() - error:.4f} to {gain.mean() + error:.4f})"
+    assert f"The repair lowers the log-loss by {gain.mean():.4f} {ends}." in shown
+    sexes = sex.tolist()
+    data = oracle.group_rates(y.tolist(), sexes, 2)
     before, now = (
         oracle.proportional_equality(data, oracle.model_rates(q.tolist(), sexes), reference="m")
         for q in (p, after)
@@ -198,8 +241,20 @@ def test_what_fitting_shows_and_saves(ending):
     assert sexes.count("m") > sexes.count("f")
     said = f"PE {before:.4f} before, {now:.4f} after (stochastic, compared with group m)"
     assert said in " ".join(shown.split())
-    assert f"Fitted to the 400 rows of d.{ending}, and measured on the same rows" in shown
-    assert f"{scaling.temperature_:.4f}, the temperature of --unseen-group global" in shown
+
+
+def losses_of(y, p):
+    return -np.log(np.where(y, p, 1 - p))
+
+
+def oracle_class_ece(y, p):
+    """ECE of one class with 15 bins (lo, hi], by a plain loop."""
+    total = 0.0
+    for i in range(15):
+        own = (p > i / 15) & (p <= (i + 1) / 15) if i else p <= 1 / 15
+        if own.any():
+            total += own.sum() * abs(p[own].mean() - y[own].mean())
+    return total / len(p)
 
 
 def ece(y, p):
@@ -218,7 +273,7 @@ def test_columns_written(source, target, replace):
     assert apply(data, out, *["--replace"] * replace) == f"120 calibrated rows in {out}\n"
     names = ["prob_no", "prob_yes"] if replace else ["calibrated_prob_no", "calibrated_prob_yes"]
     expected = [*frame.columns, *([] if replace else names)]
-    scaling = GroupTemperatureScaling.load("t.json")
+    scaling = GroupCalibrator.load("t.json")
     t = frame["sex"].map(scaling.temperatures_).to_numpy()
     p = frame["prob_yes"].to_numpy()
     if target == "csv":
@@ -305,7 +360,7 @@ def test_several_classes():
     fit("prefixed.parquet", "two.json", label="level", prob=[f"prob_{n}" for n in names])
     fit("other.csv", "three.json", "--labels", 'low, "middle",high', label="level", prob="abc")
     fit("d.csv", "four.json", label="level", prob=("high", "low", "middle"))
-    scalings = [GroupTemperatureScaling.load(f"{n}.json") for n in ("one", "two", "three", "four")]
+    scalings = [GroupCalibrator.load(f"{n}.json") for n in ("one", "two", "three", "four")]
     for scaling in scalings:
         assert set(scaling.classes_) == set(names)
         for sex in "fm":
@@ -340,7 +395,7 @@ def test_one_column_is_of_the_second_label(options, classes, ending):
     right = (frame["y"] == "yes").to_numpy()
     frame["y"] = [classes[int(r)] for r in right]
     fit(save(frame, f"d.{ending}"), "t.json", *options)
-    scaling = GroupTemperatureScaling.load("t.json")
+    scaling = GroupCalibrator.load("t.json")
     assert scaling.classes_.tolist() == classes
     assert [type(v) for v in scaling.classes_.tolist()] == [type(v) for v in classes]
     p = np.stack([frame["prob_no"], frame["prob_yes"]], 1)
@@ -370,7 +425,7 @@ def test_a_group_of_numbers_is_the_same_in_any_file(fitted):
     number = frame["sex"].astype(int)
     ending, values = GROUPS[fitted](number)
     fit(save(frame.assign(sex=values), f"d.{ending}"))
-    scaling = GroupTemperatureScaling.load("t.json")
+    scaling = GroupCalibrator.load("t.json")
     assert list(scaling.temperatures_) == [1, 2]
     t = number.map(scaling.temperatures_).to_numpy()
     for name, convert in GROUPS.items():
@@ -385,7 +440,7 @@ def test_a_group_of_truth_values_is_the_same_in_any_file():
     frame = table_of(groups=(False, True))
     truth = frame["sex"].astype(bool)
     fit(save(frame.assign(sex=truth), "d.parquet"))
-    assert list(GroupTemperatureScaling.load("t.json").temperatures_) == [False, True]
+    assert list(GroupCalibrator.load("t.json").temperatures_) == [False, True]
     apply("d.parquet", "c.parquet")
     for spelling in (str, lambda v: str(v).lower(), lambda v: str(v).upper()):
         apply(save(frame.assign(sex=truth.map(spelling)), "e.csv"), "e.parquet", "--force")
@@ -424,7 +479,7 @@ def test_values_of_texts():
 def test_codes_with_leading_zeros_are_not_numbers():
     frame = table_of(groups=("1", "01"))
     fit(save(frame, "d.csv"))
-    assert list(GroupTemperatureScaling.load("t.json").temperatures_) == ["01", "1"]
+    assert list(GroupCalibrator.load("t.json").temperatures_) == ["01", "1"]
 
 
 @pytest.mark.usefixtures("small")
@@ -432,7 +487,7 @@ def test_several_group_columns_mean_their_intersection():
     frame = table_of(600)
     frame["old"] = np.arange(600) % 3
     fit(save(frame, "d.csv"), group=("sex", "old", "race"))
-    scaling = GroupTemperatureScaling.load("t.json")
+    scaling = GroupCalibrator.load("t.json")
     cells = list(zip(frame["sex"], frame["old"], frame["race"], strict=True))
     assert list(scaling.temperatures_) == sorted(set(cells))
     for ending in ("csv", "parquet"):
@@ -460,17 +515,20 @@ def test_a_group_without_a_temperature(tmp_path, ending):
     ) in " ".join(shown.split())
     assert {p.name for p in tmp_path.iterdir()} == {"d.csv", "t.json", new.name}
 
-    scaling = GroupTemperatureScaling.load("t.json")
+    scaling = GroupCalibrator.load("t.json")
     t = frame["sex"].map(scaling.temperatures_)
     strange = t.isna().to_numpy()
     assert strange.sum() == 5
     p = frame["p"].to_numpy()
     known = scaled(p, t.to_numpy())
     mixture = sum(scaling.shares_[g] * scaled(p, scaling.temperatures_[g]) for g in "fm")
-    for policy, rest in (("global", scaled(p, scaling.temperature_)), ("mixture", mixture)):
+    for policy, rest in (
+        ("global", scaled(p, scaling.calibrator_.temperature)),
+        ("mixture", mixture),
+    ):
         shown = apply(new, "c.csv", "--unseen-group", policy, "--force")
         assert (
-            "Note: 5 rows belong to a group without a temperature in t.json; they are calibrated "
+            "Note: 5 rows belong to a group without a calibrator in t.json; they are calibrated "
             f"by the policy '{policy}'" in shown
         )
         expected = np.where(strange, rest, known)
@@ -492,7 +550,7 @@ def test_without_the_group_column():
     assert "50 rows belong to a group without" in apply(
         "new.csv", "c.csv", "--unseen-group", "global"
     )
-    t = GroupTemperatureScaling.load("t.json").temperature_
+    t = GroupCalibrator.load("t.json").calibrator_.temperature
     np.testing.assert_allclose(column("c.csv", "calibrated_p"), scaled(frame["p"], t))
     # one that is named has to be there
     shown = apply("new.csv", "e.csv", "--unseen-group", "global", "--group", "sex", code=2)
@@ -619,13 +677,14 @@ def test_single_precision():
     frame = table_of().astype({"p": "float32"})
     frame.loc[0, ["p", "y"]] = [0.0, "yes"]
     save(frame, "d.parquet")
-    fit("d.parquet")
+    assert fit("d.parquet").count("1 of 400 rows has a probability below 1e-06") == 1
     apply("d.parquet", "c.parquet")
     scaling = GroupTemperatureScaling(from_proba=True)
     p = frame["p"].to_numpy()
     assert p.dtype == np.float32
-    expected = scaling.fit_predict_proba(p, frame["y"], sensitive_features=frame["sex"])
-    assert GroupTemperatureScaling.load("t.json").temperatures_ == scaling.temperatures_
+    with pytest.warns(ClippedWarning, match="1 of 400 rows has a probability below 1e-06"):
+        expected = scaling.fit_predict_proba(p, frame["y"], sensitive_features=frame["sex"])
+    assert GroupCalibrator.load("t.json").temperatures_ == scaling.temperatures_
     np.testing.assert_array_equal(column("c.parquet", "calibrated_p"), expected[:, 1])
     assert pq.read_schema("c.parquet").field("p").type == pa.float32()
 
@@ -644,7 +703,7 @@ def test_probabilities_of_any_type(values):
     fit(save(table_of(), "d.csv"))
     pq.write_table(pa.table({"p": values, "sex": ["f", "m", "f", "m"]}), "new.parquet")
     apply("new.parquet", "c.parquet")
-    t = GroupTemperatureScaling.load("t.json").temperatures_
+    t = GroupCalibrator.load("t.json").temperatures_
     # 0 counts as 1e-6 beside the other column's 1
     expected = scaled(
         np.array([0.25, 0.5, 0.01, 1e-6 / (1 + 1e-6)]), np.array([t[g] for g in "fmfm"])
@@ -656,7 +715,7 @@ def test_certain_integers_and_nothing_at_all():
     fit(save(table_of(), "d.csv"))
     pq.write_table(pa.table({"p": [0, 1], "sex": ["f", "m"]}), "new.parquet")
     apply("new.parquet", "c.parquet")
-    t = GroupTemperatureScaling.load("t.json").temperatures_
+    t = GroupCalibrator.load("t.json").temperatures_
     certain = scaled(np.array([1e-6, 1.0]) / (1 + 1e-6), np.array([t["f"], t["m"]]))
     np.testing.assert_allclose(column("c.parquet", "calibrated_p"), certain, rtol=1e-9)
     pq.write_table(pa.table({"p": pa.nulls(2), "sex": ["f", "m"]}), "null.parquet")
@@ -698,16 +757,27 @@ def test_shrinkage_and_bounds():
     frame = table_of()
     frame.loc[:3, "sex"] = "rare"
     frame.loc[:3, "y"] = np.where(frame["p"][:4] > 0.5, "yes", "no")  # all right: T goes to 0
-    shown = fit(save(frame, "d.csv"))
+    shown = " ".join(fit(save(frame, "d.csv")).split())
     assert "Note: the temperature reached its bound for group 'rare' (T = " in shown
+    assert "all of its 4 predictions are correct" in shown
+    assert "Note: few rows decide the calibrator of group 'rare' (4 rows)" in shown
     assert "bounds=" not in shown
-    shown = fit("d.csv", "s.json", "--shrinkage", "20")
-    assert "Note" not in shown
-    plain, shrunk = (GroupTemperatureScaling.load(f) for f in ("t.json", "s.json"))
-    for group, t in shrunk.temperatures_.items():
-        n = (frame["sex"] == group).sum()
-        logs = np.log([plain.temperatures_[group], plain.temperature_])
-        assert np.log(t) == pytest.approx(np.average(logs, weights=[n, 20]))
+    for strength in ("20", "auto"):
+        assert "Note" not in fit("d.csv", f"{strength}.json", "--shrinkage", strength)
+    own = (frame["sex"] == "rare").to_numpy()
+    shrunk = GroupCalibrator.load("20.json")
+    p, y = frame["p"].to_numpy()[own], (frame["y"] == "yes").to_numpy()[own]
+    z = np.log(frame["p"] / (1 - frame["p"])).to_numpy()
+    beta = 1 / shrunk.calibrator_.temperature
+    q = 1 / (1 + np.exp(-beta * z))
+    strength = 20 * np.mean(z**2 * q * (1 - q))  # the information in 20 average rows
+
+    def loss(slope):
+        q = scaled(p, 1 / slope)
+        return -np.log(np.where(y, q, 1 - q)).sum() + 0.5 * strength * (slope - beta) ** 2
+
+    best = minimize_scalar(loss, bounds=(0.1, 5), options={"xatol": 1e-10}).x
+    assert shrunk.temperatures_["rare"] == pytest.approx(1 / best, rel=1e-6)
 
 
 def test_an_infinite_pe_is_said():
@@ -728,13 +798,13 @@ def test_many_groups_are_not_all_shown():
     frame = table_of(600)
     frame["sex"] = [f"g{i % 70:02}" for i in range(600)]
     shown = fit(save(frame, "d.csv"), "t.json", "--shrinkage", "50")
-    assert len(re.findall(r"^ g\d\d ", shown, re.MULTILINE)) == 50
-    assert "20 smaller ones are not shown" in shown
-    assert len(GroupTemperatureScaling.load("t.json").temperatures_) == 70
+    assert len(re.findall(r"^ g\d\d ", shown, re.MULTILINE)) == 20
+    assert "50 smaller ones are not shown" in shown
+    assert len(GroupCalibrator.load("t.json").temperatures_) == 70
     notes = fit("d.csv", "u.json").splitlines()
     bounds = [line for line in notes if "reached its bound" in line]
     assert len(bounds) == 1
-    assert re.search(r"for (group 'g\d\d' \(T = [\d.]+\),? ){5}and \d+ more:", bounds[0])
+    assert re.search(r"for (group 'g\d\d' \(T = [^)]+\),? ){5}and \d+ more;", bounds[0])
 
 
 def test_the_reference_group():
@@ -779,29 +849,27 @@ def test_clusters_are_cross_fitted(ending, monkeypatch):
         folds.extend(clustered_folds(*arguments))
         return folds
 
-    monkeypatch.setattr("equipoise.calibration._predictions_file.clustered_folds", spy)
+    monkeypatch.setattr("equipoise.calibration._file_gathered.clustered_folds", spy)
     frame = clustered(300).reset_index(drop=True)
     shown = fit(save(frame, f"d.{ending}"), "t.json", "--cluster", "person")
     plain = fit(f"d.{ending}", "u.json")
-    assert f"d.{ending}, and measured out of fold, each person in one fold" in shown
+    assert f"d.{ending}, measured out of fold (5 folds, each person in one)" in shown
     assert Path("t.json").read_text() == Path("u.json").read_text()
     p, y = frame["p"].to_numpy(), (frame["y"] == "yes").to_numpy().astype(int)
-    person, sex = frame["person"].to_numpy(), frame["sex"].to_numpy()
-    after = np.full(len(p), np.nan)
+    person = frame["person"].to_numpy()
     assert len(folds) == 5
     for train, test in folds:
         assert not set(person[train]) & set(person[test])
-        for g in "fm":
-            fitting, own = train[sex[train] == g], test[sex[test] == g]
-            t = best_temperature(np.stack([1 - p, p], 1)[fitting], y[fitting])
-            after[own] = scaled(p[own], t)
-    found = ece(y.tolist(), after.tolist())
-    total = [
-        next(line for line in s.splitlines() if line.split()[:1] == ["all"]) for s in (shown, plain)
-    ]
-    assert total[0].split()[3] == f"{found:.4f}"
-    assert total[0].split()[2] == total[1].split()[2]
-    assert total[0] != total[1]
+    after = out_of_fold(frame, folds)
+    found = [figures(s)["all", "after"] for s in (shown, plain)]
+    assert found[0][1] == pytest.approx(losses_of(y, after).mean(), abs=1.01e-4 / 2)
+    assert found[0] != found[1]
+    # the interval of the gain is that of totals of persons
+    gain = losses_of(y, p) - losses_of(y, after)
+    totals = np.bincount(np.unique(person, return_inverse=True)[1], gain - gain.mean())
+    error = 1.96 * np.sqrt((totals**2).sum()) / len(gain)
+    assert "This repair does not help" in shown
+    assert f"({-gain.mean() - error:+.4f} to {-gain.mean() + error:+.4f}), which may be" in shown
 
 
 def test_a_group_of_one_cluster_is_measured_with_the_common_temperature():
@@ -946,7 +1014,7 @@ def wrong_files():
         (["d.csv", "--out", "old.json"], 2, "pass --force"),
         (["d.csv", "--out", "d.csv", "--force"], 2, "is read by this command"),
         (["d.csv", "--replace"], 2, "--replace is for --apply"),
-        (["d.csv", "--shrinkage", "-1"], 2, "x>=0"),
+        (["d.csv", "--shrinkage", "-1"], 2, "'-1' is neither auto nor a number of rows"),
         (["d.csv", "--reference", "w"], 2, "--reference: there is no group 'w'; there are f; m"),
     ],
 )  # fmt: skip
@@ -967,7 +1035,7 @@ def test_fitting_needs(lacking):
     wanted = {"--label": "y", "--prob": "p", "--group": "sex"}
     chosen = [word for pair in wanted.items() if pair[0] != lacking for word in pair]
     shown = run("calibrate", "d.csv", *chosen, "--out", "t.json", code=2)
-    assert f"fitting needs {lacking}; to apply temperatures, pass --apply FILE" in shown
+    assert f"fitting needs {lacking}; to apply calibrators, pass --apply FILE" in shown
 
 
 @pytest.mark.slow
@@ -987,14 +1055,15 @@ def test_fitting_needs(lacking):
         (["d.csv", "--prob", "pp"], 2, "no column 'pp'; did you mean 'p'?"),
         (["d.csv", "--group", "sxe"], 2, "no column 'sxe'; did you mean 'sex'?"),
         (["d.csv", "--group", "sex", "--group", "race"], 2,
-         "the temperatures were fitted with 1 group column, but 2 are named: sex, race"),
+         "the calibrators were fitted with 1 group column, but 2 are named: sex, race"),
         (["d.csv", "--prob", "p", "--prob", "prob_no", "--prob", "prob_yes"], 2,
          "for 2 classes (no, yes), but there are 3 columns of probabilities"),
         (["d.csv", "--apply", "none.json"], 2, "'none.json' does not exist"),
-        (["d.csv", "--apply", "d.csv"], 2, "d.csv is not a file of temperatures, or is damaged"),
-        (["d.csv", "--apply", "cut.json"], 2, "cut.json is not a file of temperatures"),
-        (["d.csv", "--apply", "bytes.json"], 2, "is not a file of temperatures, or is damaged"),
-        (["d.csv", "--apply", "list.json"], 2, "is not a file of temperatures, or is damaged"),
+        (["d.csv", "--apply", "d.csv"], 2, "d.csv is not a file of calibrators, or is damaged"),
+        (["d.csv", "--apply", "cut.json"], 2, "cut.json is not a file of calibrators"),
+        (["d.csv", "--apply", "bytes.json"], 2, "is not a file of calibrators, or is damaged"),
+        (["d.csv", "--apply", "list.json"], 2, "is not a file of calibrators, or is damaged"),
+        (["d.csv", "--apply", "edited.json"], 2, "its digest does not match, so it is damaged"),
         (["d.csv", "--apply", "negative.json"], 2, "-1.0 is not a positive number"),
         (["d.csv", "--apply", "shares.json"], 2, "the shares of its groups do not add up to 1"),
         (["d.csv", "--apply", "names.json"], 2, "'p' is not a list of column names"),
@@ -1017,13 +1086,12 @@ def test_fitting_needs(lacking):
 def test_mistakes_when_applying(tmp_path, arguments, code, words):
     wrong_files()
     fit("d.csv")
-    saved = json.loads(Path("t.json").read_text())
 
     def damaged(name, change):
-        data = json.loads(json.dumps(saved))
-        change(data)
-        Path(name).write_text(json.dumps(data))
+        rewrite("t.json", change, to=name)
 
+    edited = Path("t.json").read_text().replace('"trust": 1.0', '"trust": 0.5')
+    Path("edited.json").write_text(edited)
     Path("cut.json").write_text(Path("t.json").read_text()[:200])
     Path("bytes.json").write_bytes(b"\xff\xfe{}")
     Path("list.json").write_text("[1, 2]")

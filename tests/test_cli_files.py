@@ -139,17 +139,22 @@ def test_files_are_calibrated_in_python_as_by_the_command(prepared):
     with pytest.raises(ValueError, match=r"group .*'x'.*unseen_group='global' or 'mixture'"):
         loaded.apply("x.csv", "other.csv")
     assert loaded.apply("x.csv", "other.csv", unseen_group="global") == Applied(5, 5)
-    assert loaded.scaling.unseen_group == "error"
+    assert loaded.calibrator.unseen_group == "error"
 
 
 def test_columns_are_matched_to_labels_by_name(prepared):
     frame = people().assign(prob_no=lambda d: 1 - d["p"], prob_yes=lambda d: d["p"])
     frame.to_csv("d.csv", index=False)
     names = ("--label", "y", "--group", "sex", "--prob", "prob_yes", "--prob", "prob_no")
-    result = CliRunner().invoke(main, ["calibrate", "d.csv", *names, "--out", "t.json"])
+    how = ("--method", "bcts")
+    result = CliRunner().invoke(main, ["calibrate", "d.csv", *names, *how, "--out", "t.json"])
     assert "Note: the names of the probability columns, not their order, decide" in result.output
     assert "pass --labels to override this" in result.output
-    found = FileCalibration.load("t.json").scaling
+    found = FileCalibration.load("t.json").calibrator
     assert found.classes_.tolist() == ["yes", "no"]
-    want = FileCalibration.load(prepared / "t.json").scaling.temperatures_
-    assert found.temperatures_ == pytest.approx(want, rel=1e-6)
+    rows = (prepared / "d.csv", "y", "p", "sex")
+    names = dict(zip(("data", "label", "prob", "group"), rows, strict=True))
+    want = FileCalibration.fit(**names, method="bcts").calibrator
+    for group, own in want.calibrators_.items():
+        assert found.calibrators_[group].temperature == pytest.approx(own.temperature, rel=1e-6)
+        assert found.calibrators_[group].bias[::-1] == pytest.approx(own.bias, rel=1e-5)

@@ -3,12 +3,16 @@
 import importlib
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 import types
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from equipoise.cli import main
 
 ROOT = Path(__file__).parents[1]
 
@@ -17,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 def test_readme_blocks(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # a block keeps its runs in the current folder
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(blocks) == 10
+    assert len(blocks) == 11
     scope: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, "README.md", "exec"), scope)
@@ -25,6 +29,8 @@ def test_readme_blocks(capsys, tmp_path, monkeypatch):
     assert "Proportional equality" in shown
     assert scope["report"].overall["accuracy"] > 0.6
     assert scope["again"].verdicts[1].text in shown
+    assert scope["loaded"].calibrators_ == scope["repair"].calibrators_
+    assert scope["repair"].method_ != "none"
     assert set(scope["scaling"].temperatures_) == {0, 1}
     assert scope["repaired"].shape == (1278, 2)
     assert set(scope["net"].temperatures_) == {0, 1}
@@ -34,7 +40,7 @@ def test_readme_blocks(capsys, tmp_path, monkeypatch):
     assert {name for name, _ in scope["best"]} == {"ce", "mmce"}
     assert scope["chosen"]["val_accuracy"] > 0.5
     before, after = scope["before"], scope["after"]
-    assert after.overall["ece"] < 0.8 * before.overall["ece"]
+    assert after.overall["log_loss"] < 0.95 * before.overall["log_loss"]
     pe = [r.proportional_equality["stochastic"] for r in (before, after)]
     assert pe[1] < pe[0]
     assert len(scope["search"].frontier_) > 0
@@ -56,6 +62,24 @@ def test_sweep_of_the_guide(capsys, tmp_path, monkeypatch):
     said = set(re.findall(r"`((?:val|loss|rho|lam|split|seed|epoch|div)[a-z0-9_]*)`", text))
     assert said - {"val"} <= set(rows.column_names), "columns that the guide names"
     assert {"sweep.json", "parts.log"} <= {p.name for p in (tmp_path / "runs/german").iterdir()}
+
+
+def test_repair_of_the_guide(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    text = (ROOT / "docs" / "calibrate.md").read_text()
+    first, *python = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    scope: dict[str, object] = {}
+    exec(compile(first, "calibrate.md", "exec"), scope)
+    commands = re.findall(r"```sh\nequipoise (.*?)\n```", text)
+    shown = [CliRunner().invoke(main, shlex.split(command)) for command in commands]
+    assert [result.exit_code for result in shown] == [0, 0]
+    (printed,) = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
+    assert [line.rstrip() for line in shown[0].output.splitlines()] == printed.splitlines()
+    assert shown[1].output == "1,278 calibrated rows in calibrated.csv\n"
+    for block in python:
+        exec(compile(block, "calibrate.md", "exec"), scope)
+    assert set(scope["calibrator"].calibrators_) == {"African-American", "Caucasian"}
 
 
 def test_demo(capsys):

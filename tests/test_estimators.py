@@ -21,6 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import oracle_metrics as oracle
 from equipoise import GroupwiseMLPClassifier
 from equipoise._files import write_model
+from equipoise.calibration import NoGroupsWarning
 from equipoise.metrics import log_loss
 from equipoise.training import LOSSES, Config, checked_rows, resolve_rho, train_stack
 from equipoise.training._rows import hold_out
@@ -228,22 +229,41 @@ def test_unseen_groups(unseen):
     X, y, group = sample()
     model = GroupwiseMLPClassifier(unseen_group=unseen, **FAST)
     model.fit(X, y, sensitive_features=group)
-    anywhere = model.predict_proba(X)
+    with pytest.warns(NoGroupsWarning, match=f"the policy '{unseen}'"):
+        anywhere = model.predict_proba(X)
     np.testing.assert_array_equal(
         anywhere, model.predict_proba(X, sensitive_features=np.full(len(X), "new"))
     )
     assert model.classes_[anywhere.argmax(axis=1)].tolist() == model.predict(X).tolist()
 
 
-@pytest.mark.parametrize("calibrate", ["group", "common", None])
+@pytest.mark.parametrize("calibrate", ["group", "bcts", "common", None])
 def test_calibration_kinds(calibrate):
     X, y, group = sample()
     model = GroupwiseMLPClassifier(calibrate=calibrate, **FAST)
     model.fit(X, y, sensitive_features=group)
-    assert hasattr(model, "temperature_") == (calibrate is not None)
+    assert hasattr(model, "temperature_") == (calibrate in ("group", "common"))
     assert hasattr(model, "temperatures_") == (calibrate == "group")
-    if calibrate != "group":
+    if calibrate in ("common", None):
         model.predict_proba(X)  # no group needed
+    if calibrate == "bcts":
+        logits = np.log(GroupwiseMLPClassifier(calibrate=None, **FAST).fit(
+            X, y, sensitive_features=group
+        ).predict_proba(X))  # fmt: skip
+        for g in ("f", "m"):
+            own = model.scaling_.calibrators_[g]
+            assert sum(own.bias) == pytest.approx(0.0, abs=1e-12)
+            z = logits / own.temperature + own.bias
+            np.testing.assert_allclose(
+                model.predict_proba(X, sensitive_features=[g] * len(X)),
+                np.exp(z) / np.exp(z).sum(axis=1, keepdims=True),
+                rtol=1e-6,
+            )
+        prob = model.predict_proba(X, sensitive_features=group)
+        found = model.predict(X, sensitive_features=group)
+        assert found.tolist() == model.classes_[prob.argmax(axis=1)].tolist()
+        with pytest.raises(ValueError, match="sensitive_features were not passed"):
+            model.predict(X)
 
 
 @pytest.mark.parametrize(
@@ -316,7 +336,7 @@ def test_a_number_does_not_weigh_three_groups():
         GroupwiseMLPClassifier(rho=0.5, **FAST).fit(X, y, sensitive_features=group)
 
 
-@pytest.mark.parametrize("calibrate", ["group", "common", None])
+@pytest.mark.parametrize("calibrate", ["group", "bcts", "common", None])
 @pytest.mark.parametrize("rho", ["equal", {"f": 0.3, "m": 0.7}], ids=["equal", "dict"])
 def test_save_and_load(tmp_path, calibrate, rho):
     X, y, group = sample()
@@ -330,12 +350,13 @@ def test_save_and_load(tmp_path, calibrate, rho):
     assert loaded.extra_ == {"note": ["é", 1]}
     assert loaded.history_ == model.history_
     frame = pd.DataFrame(X, columns=list("abcd"))
-    for features in (group, None):
+    for features in (group, np.full(len(X), "new")):
         np.testing.assert_array_equal(
             loaded.predict_proba(frame, sensitive_features=features),
             model.predict_proba(frame, sensitive_features=features),
         )
-    assert loaded.predict(frame).tolist() == model.predict(frame).tolist()
+    given = {"sensitive_features": group} if calibrate == "bcts" else {}
+    assert loaded.predict(frame, **given).tolist() == model.predict(frame, **given).tolist()
     with pytest.raises(ValueError, match="feature names"):
         loaded.predict(frame.rename(columns={"a": "z"}))
     clone(loaded)

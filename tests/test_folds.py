@@ -21,9 +21,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from equipoise import GroupCalibratedClassifier
-from equipoise.calibration._out_of_fold import out_of_fold, stratified_folds
-from repair_data import agree, sample
+from equipoise.calibration._folds import stratified_folds
+from equipoise.calibration._out_of_fold import out_of_fold
+from repair_data import Temperatures, agree, sample
+
+# these tests are about folds and scores, not about groups
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::equipoise.calibration.NoGroupsWarning",
+    "ignore::equipoise.calibration.ClippedWarning",
+)
 
 
 @pytest.mark.parametrize("folds", [2, 5, 7])
@@ -45,22 +51,20 @@ def test_kinds_of_cv():
     folds = StratifiedKFold(3, shuffle=True, random_state=0)
     kinds = (folds, list(folds.split(X, y)), iter(list(folds.split(X, y))))
     found = [
-        GroupCalibratedClassifier(GaussianNB(), cv=cv)
-        .fit(X, y, sensitive_features=group)
-        .temperatures_
+        Temperatures(GaussianNB(), cv=cv).fit(X, y, sensitive_features=group).temperatures_
         for cv in kinds
     ]
     assert found[0] == found[1] == found[2]
     for cv in (None, 5, np.int64(5)):
-        model = GroupCalibratedClassifier(GaussianNB(), cv=cv)
+        model = Temperatures(GaussianNB(), cv=cv)
         assert model.fit(X, y, sensitive_features=group).temperatures_["f"] > 0
 
 
 def test_folds_in_parallel_are_the_same():
     X, y, group = sample(200)
-    expected = GroupCalibratedClassifier(GaussianNB()).fit(X, y, sensitive_features=group)
+    expected = Temperatures(GaussianNB()).fit(X, y, sensitive_features=group)
     with joblib.parallel_backend("threading"):
-        model = GroupCalibratedClassifier(GaussianNB(), n_jobs=2)
+        model = Temperatures(GaussianNB(), n_jobs=2)
         model.fit(X, y, sensitive_features=group)
     assert model.temperatures_ == expected.temperatures_
 
@@ -80,7 +84,7 @@ def test_folds_that_cannot_be_used(cv, message):
         y = np.sort(y)
         y[50:] = "bee"
     with pytest.raises(ValueError, match=message):
-        GroupCalibratedClassifier(GaussianNB(), cv=cv).fit(X, y)
+        Temperatures(GaussianNB(), cv=cv).fit(X, y)
 
 
 def test_a_class_of_one_or_two_rows():
@@ -88,9 +92,9 @@ def test_a_class_of_one_or_two_rows():
     y = y.astype(object)
     y[3] = "only"
     with pytest.raises(ValueError, match="class 'only' has no row outside test fold"):
-        GroupCalibratedClassifier(LogisticRegression()).fit(X, y)
+        Temperatures(LogisticRegression()).fit(X, y)
     y[70] = "only"
-    model = GroupCalibratedClassifier(LogisticRegression()).fit(X, y)
+    model = Temperatures(LogisticRegression()).fit(X, y)
     assert model.predict_proba(X).shape == (100, 3)
 
 
@@ -113,8 +117,8 @@ def folds_used(monkeypatch, model, X, y, **rows):
 
     def spy(estimator, X, y, folds, *more):
         seen["folds"] = folds
-        seen["scores"] = out_of_fold(estimator, X, y, folds, *more)
-        return seen["scores"]
+        seen["scores"], fitted = out_of_fold(estimator, X, y, folds, *more)
+        return seen["scores"], fitted
 
     monkeypatch.setattr("equipoise.calibration._classifier.out_of_fold", spy)
     model.fit(X, y, **rows)
@@ -137,7 +141,7 @@ def folds_used(monkeypatch, model, X, y, **rows):
 def test_no_cluster_is_in_two_folds(monkeypatch, cv, count, ids):
     X, y, group, who = persons(24, 9)
     clusters = [ids(w) for w in who]
-    model = GroupCalibratedClassifier(GaussianNB(), cv=cv)
+    model = Temperatures(GaussianNB(), cv=cv)
     folds, _ = folds_used(monkeypatch, model, X, y, sensitive_features=group, clusters=clusters)
     assert len(folds) == count
     assert sorted(np.concatenate([test for _, test in folds])) == list(range(len(y)))
@@ -149,7 +153,7 @@ def test_no_cluster_is_in_two_folds(monkeypatch, cv, count, ids):
 
 def test_folds_of_clusters_are_stratified_by_label_and_group(monkeypatch):
     X, y, group, who = persons(400)
-    model = GroupCalibratedClassifier(GaussianNB())
+    model = Temperatures(GaussianNB())
     folds, _ = folds_used(monkeypatch, model, X, y, sensitive_features=group, clusters=who)
     for label in ("no", "yes"):
         for g in ("f", "m"):
@@ -160,7 +164,7 @@ def test_folds_of_clusters_are_stratified_by_label_and_group(monkeypatch):
 @pytest.mark.filterwarnings("ignore::equipoise.calibration.BoundWarning")
 def test_out_of_fold_scores_of_a_memorising_model_are_honest_with_clusters_only(monkeypatch):
     X, y, group, who = persons()
-    model = GroupCalibratedClassifier(KNeighborsClassifier(1), cv=StratifiedKFold(5))
+    model = Temperatures(KNeighborsClassifier(1), cv=StratifiedKFold(5))
     _, leaking = folds_used(monkeypatch, model, X, y, sensitive_features=group)
     model.set_params(cv=5)
     _, honest = folds_used(monkeypatch, model, X, y, sensitive_features=group, clusters=who)
@@ -198,7 +202,7 @@ def test_out_of_fold_scores_of_a_memorising_model_are_honest_with_clusters_only(
 )  # fmt: skip
 def test_clusters_that_cannot_be_used(clusters, cv, message):
     X, y, group, who = persons()
-    model = GroupCalibratedClassifier(Unused(), cv=cv)
+    model = Temperatures(Unused(), cv=cv)
     with pytest.raises(ValueError, match=message):
         model.fit(X, y, sensitive_features=group, clusters=clusters(who))
 
@@ -215,7 +219,7 @@ def test_folds_by_hand_may_keep_clusters_together():
     X, y, group, who = persons()
     folds = list(GroupKFold(3).split(X, y, who))
     by_hand, split = (
-        GroupCalibratedClassifier(GaussianNB(), cv=cv)
+        Temperatures(GaussianNB(), cv=cv)
         .fit(X, y, sensitive_features=group, clusters=who)
         .temperatures_
         for cv in (folds, GroupKFold(3))
@@ -225,7 +229,7 @@ def test_folds_by_hand_may_keep_clusters_together():
 
 def test_folds_of_clusters_need_clusters():
     X, y, _ = sample(40)
-    model = GroupCalibratedClassifier(GaussianNB(), cv=GroupKFold(4))
+    model = Temperatures(GaussianNB(), cv=GroupKFold(4))
     with pytest.raises(ValueError, match="GroupKFold divides clusters; pass clusters="):
         model.fit(X, y)
 
@@ -234,9 +238,9 @@ def test_folds_of_clusters_need_clusters():
 def test_clusters_of_few_rows():
     X, y, _ = sample(8)
     y[:4], y[4:] = "ay", "bee"
-    model = GroupCalibratedClassifier(GaussianNB(), cv=5)
+    model = Temperatures(GaussianNB(), cv=5)
     model.fit(X, y, clusters=np.arange(8))
-    frozen = GroupCalibratedClassifier(FrozenEstimator(model.estimator_), cv=5)
+    frozen = Temperatures(FrozenEstimator(model.estimator_), cv=5)
     frozen.fit(X, y, clusters=np.zeros(8))  # nothing is divided
     with pytest.raises(ValueError, match="clusters has 7 rows, but y has 8"):
         frozen.fit(X, y, clusters=np.zeros(7))
@@ -250,9 +254,9 @@ def test_scores_of_pairs_of_classes_are_refused(wrap):
     X, y, group = sample(150, 3)
     pairs = wrap(SVC(decision_function_shape="ovo"))
     with pytest.raises(ValueError, match=r"score for each of 3 classes.*='ovr'"):
-        GroupCalibratedClassifier(pairs).fit(X, y, sensitive_features=group)
+        Temperatures(pairs).fit(X, y, sensitive_features=group)
     X, y, group = sample(150, 2)  # of two classes there is one pair
-    GroupCalibratedClassifier(pairs).fit(X, y, sensitive_features=group)
+    Temperatures(pairs).fit(X, y, sensitive_features=group)
 
 
 class Odd(ClassifierMixin, BaseEstimator):
@@ -296,13 +300,13 @@ class Odd(ClassifierMixin, BaseEstimator):
 def test_unusable_scores_are_named(kind, message):
     X, y, _ = sample(80)
     with pytest.raises(ValueError, match=message):
-        GroupCalibratedClassifier(Odd(kind), cv=2).fit(X, y)
+        Temperatures(Odd(kind), cv=2).fit(X, y)
 
 
 def test_the_order_of_an_estimators_classes_does_not_matter():
     X, y, group = sample(200)
     models = [
-        GroupCalibratedClassifier(Odd(kind)).fit(X, y, sensitive_features=group)
+        Temperatures(Odd(kind)).fit(X, y, sensitive_features=group)
         for kind in ("usual", "reversed")
     ]
     probs = [m.predict_proba(X, sensitive_features=group) for m in models]
@@ -318,4 +322,17 @@ def test_scores_that_are_not_finite():
             return np.full(len(X), np.inf)
 
     with pytest.raises(ValueError, match=r"Infinite.decision_function, row 0: .* is not finite"):
-        GroupCalibratedClassifier(Infinite()).fit(X, y)
+        Temperatures(Infinite()).fit(X, y)
+
+
+def test_a_sorted_file_is_spread_over_the_folds():
+    """Neighbours in one fold would pair positives and negatives of different stretches."""
+    rng = np.random.default_rng(0)
+    score = np.sort(rng.normal(size=4000))
+    codes = (rng.random(4000) < 1 / (1 + np.exp(-score))).astype(int)
+    members = rng.integers(0, 2, 4000)
+    for _, test in stratified_folds(codes, members, 5):
+        for label in (0, 1):
+            own, everyone = score[test][codes[test] == label], score[codes == label]
+            error = everyone.std() / len(own) ** 0.5
+            assert abs(own.mean() - everyone.mean()) < 4 * error

@@ -1,9 +1,9 @@
 """One calibrator per group: the same scores give the same result by every door, and by file."""
 
-import json
 import pickle
 import subprocess
 import sys
+import warnings
 
 import click.testing
 import numpy as np
@@ -16,9 +16,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
 
-from equipoise import GroupCalibratedClassifier, GroupTemperatureScaling
+from equipoise import GroupCalibratedClassifier, GroupCalibrator, GroupTemperatureScaling
 from equipoise.calibration import (
     METHODS,
+    ClippedWarning,
+    NoGroupsWarning,
     Problem,
     SmallGroupWarning,
     UnseenGroupError,
@@ -26,10 +28,11 @@ from equipoise.calibration import (
     paper_temperatures,
     solve,
 )
-from equipoise.calibration._group_calibrator import GroupCalibrator
+from equipoise.calibration._calibrator_set import CalibratorSet
+from equipoise.calibration._rows import Rows
 from equipoise.calibration._scores import scores_of
 from equipoise.cli import main
-from repair_data import sample
+from repair_data import rewrite, sample
 
 # --- three doors -----------------------------------------------------------------------------
 
@@ -81,14 +84,17 @@ def test_three_doors_give_the_same_temperatures_and_probabilities(
     prob, y, group, weight = predictions(classes)
     labels = sorted(set(y))
     rows = {"sensitive_features": group, "sample_weight": weight if weighted else None}
-    scaling = GroupTemperatureScaling(from_proba=True, shrinkage=shrinkage).fit(prob, y, **rows)
-    assert scaling.trust_["few"] == pytest.approx(
-        (weight[:3].sum() if weighted else 3) / ((weight[:3].sum() if weighted else 3) + shrinkage)
-    )
+    scaling = GroupTemperatureScaling(from_proba=True, shrinkage=shrinkage)
+    fit_with_warnings(scaling, shrinkage, prob, y, **rows)
+    # weights count by their ratios: these rows are as good as n of equal weight
+    n = weight[:3].sum() ** 2 / (weight[:3] ** 2).sum() if weighted else 3
+    assert scaling.trust_["few"] == pytest.approx(n / (n + shrinkage))
     calibrated = scaling.predict_proba(prob, sensitive_features=group)
 
-    model = GroupCalibratedClassifier(FrozenEstimator(Given(labels)), shrinkage=shrinkage)
-    model.fit(prob, y, **rows)
+    model = GroupCalibratedClassifier(
+        FrozenEstimator(Given(labels)), method="temperature", shrinkage=shrinkage
+    )
+    fit_with_warnings(model, shrinkage, prob, y, **rows)
     assert model.temperatures_ == scaling.temperatures_
     assert model.calibrator_.temperature == scaling.temperature_
     assert (model.trust_, model.shares_) == (scaling.trust_, scaling.shares_)
@@ -103,16 +109,37 @@ def test_three_doors_give_the_same_temperatures_and_probabilities(
     columns = [part for name in names for part in ("--prob", name)]
     run(
         "calibrate", tmp_path / "held_out.csv", "--label", "y", "--group", "sex", *columns,
-        "--shrinkage", shrinkage, "--out", tmp_path / "t.json",
+        "--method", "temperature", "--shrinkage", shrinkage, "--out", tmp_path / "t.json",
     )  # fmt: skip
     run(
         "calibrate", tmp_path / "new.parquet", "--apply", tmp_path / "t.json",
         "--out", tmp_path / "c.parquet",
     )  # fmt: skip
-    by_command = GroupTemperatureScaling.load(tmp_path / "t.json")
-    assert by_command.temperatures_ == pytest.approx(scaling.temperatures_, rel=1e-9)
+    by_command = GroupCalibrator.load(tmp_path / "t.json")
+    repeated = GroupTemperatureScaling(from_proba=True, shrinkage=shrinkage)
+    fit_with_warnings(
+        repeated, shrinkage, prob.repeat(times, axis=0), y.repeat(times),
+        sensitive_features=group.repeat(times),
+    )  # fmt: skip
+    if not (weighted and shrinkage):  # under shrinkage, three rows are more than one of weight 3
+        assert repeated.temperatures_ == pytest.approx(scaling.temperatures_, rel=1e-9)
+    assert by_command.temperatures_ == pytest.approx(repeated.temperatures_, rel=1e-9)
     written = pd.read_parquet(tmp_path / "c.parquet")[[f"calibrated_{name}" for name in names]]
-    np.testing.assert_allclose(written, calibrated, rtol=1e-9)
+    expected = repeated.predict_proba(prob, sensitive_features=group)
+    np.testing.assert_allclose(written, expected, rtol=1e-9)
+
+
+def fit_with_warnings(estimator, shrinkage, prob, y, **rows):
+    """Fit to rows of which some are certain, and a group is small."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        estimator.fit(prob, y, **rows)
+    said = {type(w.message): w.message for w in caught}
+    assert len(said) == len(caught) == 1 + (shrinkage == 0.0)
+    assert said[ClippedWarning].rows == (prob < 1e-6).any(axis=1).sum()
+    if shrinkage == 0.0:
+        few = (rows["sensitive_features"] == "few").sum()
+        assert (said[SmallGroupWarning].few["few"], said[SmallGroupWarning].reasons) == (few, {})
 
 
 def run(*arguments):
@@ -126,10 +153,13 @@ def test_three_doors_treat_groups_alike():
     group[5:10] = "c"
     y[5:10] = "no"
     scaling = GroupTemperatureScaling(from_proba=True)
-    model = GroupCalibratedClassifier(FrozenEstimator(Given(["no", "perhaps"])), shrinkage=0.0)
+    model = GroupCalibratedClassifier(
+        FrozenEstimator(Given(["no", "perhaps"])), method="temperature", shrinkage=0.0
+    )
     for each in (scaling, model):
-        with pytest.warns(
-            SmallGroupWarning, match=r"group 'c' \(\d+ rows, none of class 'perhaps'"
+        with (
+            pytest.warns(ClippedWarning),
+            pytest.warns(SmallGroupWarning, match=r"group 'c' \(\d+ rows, none of class 'perhaps'"),
         ):
             each.fit(prob, y, sensitive_features=group)
         with pytest.raises(
@@ -164,28 +194,34 @@ def test_probabilities_become_scores_that_are_clipped_once(kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [*METHODS, "auto"])
 def test_a_saved_classifier_predicts_the_same_to_the_last_bit(tmp_path, method, classes):
     X, y, group = sample(600, classes, groups=("f", "m", "x"))
     model = GroupCalibratedClassifier(GaussianNB(), method=method, unseen_group="mixture", cv=3)
     model.fit(X, y, sensitive_features=group, sample_weight=np.linspace(0.5, 2, 600))
-    model.save(tmp_path / "m.json")
+    model.save(tmp_path / "m.json", estimator=False)
     loaded = GroupCalibratedClassifier.load(tmp_path / "m.json", estimator=model.estimator_)
     fresh, _, member = sample(300, classes, groups=("f", "m", "new"), seed=1)
-    for features in (member, None):
-        np.testing.assert_array_equal(
-            loaded.predict_proba(fresh, sensitive_features=features),
-            model.predict_proba(fresh, sensitive_features=features),
-        )
+    np.testing.assert_array_equal(
+        loaded.predict_proba(fresh, sensitive_features=member),
+        model.predict_proba(fresh, sensitive_features=member),
+    )
+    with pytest.warns(NoGroupsWarning, match="the policy 'mixture'"):
+        without = [each.predict_proba(fresh) for each in (loaded, model)]
+    np.testing.assert_array_equal(*without)
     assert (
         loaded.predict(fresh, sensitive_features=member).tolist()
         == model.predict(fresh, sensitive_features=member).tolist()
     )
-    for name in ("groups_", "trust_", "shares_", "calibrator_", "calibrators_", "n_features_in_"):
+    for name in (
+        "groups_", "trust_", "shares_", "calibrator_", "calibrators_", "n_features_in_", "method_",
+        "selection_",
+    ):  # fmt: skip
         assert getattr(loaded, name) == getattr(model, name)
+    assert loaded.method_ == (method if method != "auto" else loaded.selection_.method)
     params = {k: v for k, v in model.get_params(deep=False).items() if k != "estimator"}
     assert {k: loaded.get_params()[k] for k in params} == params
-    loaded.save(tmp_path / "again.json")
+    loaded.save(tmp_path / "again.json", estimator=False)
     assert (tmp_path / "again.json").read_text() == (tmp_path / "m.json").read_text()
 
 
@@ -196,7 +232,7 @@ def test_columns_and_labels_of_a_saved_classifier(tmp_path):
     inner = FrozenEstimator(OnlyNumbers().fit(frame, codes))
     model = GroupCalibratedClassifier(inner, sensitive_columns=["sex"], cv=StratifiedKFold(3))
     model.fit(frame, codes)
-    model.save(tmp_path / "m.json")
+    model.save(tmp_path / "m.json", estimator=False)
     loaded = GroupCalibratedClassifier.load(tmp_path / "m.json", estimator=inner)
     assert loaded.sensitive_columns == ("sex",)
     assert loaded.groups_ == [False, True]
@@ -219,17 +255,18 @@ class OnlyNumbers(LogisticRegression):
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda d: d.pop("curves"),
-        lambda d: d.update(curves=[]),
-        lambda d: d["curves"][0].update(slope=None),
-        lambda d: d["curves"][0].update(slope=float("nan")),
-        lambda d: d["curves"][0].update(surprise=1.0),
-        lambda d: d["curves"].extend(2 * d["curves"]),
-        lambda d: d["groups"][0].pop("trust"),
-        lambda d: d["groups"][0].update(share=1.5),
-        lambda d: d["groups"][0].update(weights=[0.5, 0.4]),
-        lambda d: d["groups"][0]["calibrators"][0].update(curves=[{"temperature": 1.0}]),
-        lambda d: d.update(groups=3),
+        lambda d: d["sets"][0].pop("curves"),
+        lambda d: d["sets"][0].update(curves=[]),
+        lambda d: d["sets"][0]["curves"][0].update(slope=None),
+        lambda d: d["sets"][0]["curves"][0].update(slope=float("nan")),
+        lambda d: d["sets"][0]["curves"][0].update(surprise=1.0),
+        lambda d: d["sets"][0]["curves"].extend(2 * d["sets"][0]["curves"]),
+        lambda d: d["sets"][0]["groups"][0].pop("trust"),
+        lambda d: d["sets"][0]["groups"][0].update(share=1.5),
+        lambda d: d["sets"][0]["groups"][0].update(weights=[0.5, 0.4]),
+        lambda d: d["sets"][0]["groups"][0]["calibrators"][0].update(curves=[{"temperature": 1.0}]),
+        lambda d: d["sets"][0].update(groups=3),
+        lambda d: d.update(sets=[]),
         lambda d: d.update(classes=["ay"]),
         lambda d: d["params"].update(surprise=1),
         lambda d: d["params"].update(method="guess"),
@@ -239,17 +276,18 @@ class OnlyNumbers(LogisticRegression):
 def test_a_damaged_file_of_a_classifier_is_refused_by_its_name(tmp_path, damage):
     X, y, group = sample(300)
     path = tmp_path / "m.json"
-    model = GroupCalibratedClassifier(GaussianNB(), method="platt")
-    model.fit(X, y, sensitive_features=group).save(path)
-    data = json.loads(path.read_text())
-    damage(data)
-    path.write_text(json.dumps(data))
-    refused = pytest.raises(ValueError, match=r"m\.json is not a saved GroupCalibratedClassifier: ")
-    with refused:
+    model = GroupCalibratedClassifier(GaussianNB(), method="platt", shrinkage=20)
+    model.fit(X, y, sensitive_features=group).save(path, estimator=False)
+    rewrite(path, damage)
+    with pytest.raises(
+        ValueError, match=r"m\.json is not a saved GroupCalibratedClassifier: (?!.*digest)"
+    ):
         GroupCalibratedClassifier.load(path, estimator=model.estimator_)
-    for other in (b"{", b"\xff\xfe", b"[1]", b"[" * 100_000):
+    for other in (b"{", b'{"a": ' + b"[" * 100_000, b"{}", b"\xff\xfe", b"[1]", b""):
         path.write_bytes(other)
-        with pytest.raises(ValueError, match=r"m\.json is not a saved GroupCalibratedClassifier: "):
+        with pytest.raises(
+            ValueError, match=r"m\.json is not a saved (GroupCalibratedClassifier|model): "
+        ):
             GroupCalibratedClassifier.load(path, estimator=model.estimator_)
 
 
@@ -257,7 +295,11 @@ def test_the_estimator_of_a_saved_classifier_has_to_be_the_right_one(tmp_path):
     X, y, group = sample(300)
     path = tmp_path / "m.json"
     model = GroupCalibratedClassifier(GaussianNB()).fit(X, y, sensitive_features=group)
-    model.save(path)
+    model.save(path, estimator=False)
+    with pytest.raises(
+        ValueError, match=r"m\.json does not contain the estimator; pass the fitted"
+    ):
+        GroupCalibratedClassifier.load(path)
     with pytest.raises(
         ValueError, match=r"m\.json .*classes \['ay', 'bee'\], but .* knows \[False, True\]"
     ):
@@ -351,8 +393,8 @@ def test_scores_of_extreme_sizes(scale):
     rng = np.random.default_rng(0)
     z, members = rng.normal(size=(200, 3)), np.arange(200) % 2
     y = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
-    expected = GroupCalibrator.fit(z, y, members, "ab", classes=range(3))
-    found = GroupCalibrator.fit(z * scale, y, members, "ab", classes=range(3))
+    expected = CalibratorSet.fit(Rows(z, y, members, "ab", range(3)), "temperature")
+    found = CalibratorSet.fit(Rows(z * scale, y, members, "ab", range(3)), "temperature")
     for group in "ab":
         ratio = found.own[group].temperature / scale / expected.own[group].temperature
         assert ratio == pytest.approx(1.0, rel=1e-6)

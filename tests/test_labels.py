@@ -139,14 +139,18 @@ def test_audit_calibrate_and_python_agree(tmp_path, monkeypatch, classes, how):
         assert {m: f["value"] for m, f in group["metrics"].items()} == own
     assert arrays.overall["ece"] < 0.1  # each column is of its own label
 
-    # the table of calibrate shows ECE before, of the same rows
-    shown = dict(re.findall(r"^ *(all|f|m) .*?(0\.\d{4}) +0\.\d{4} *$", calibrated.output, re.M))
-    assert shown == {
-        "all": f"{arrays.overall['ece']:.4f}",
-        **{g: f"{arrays.groups[g]['ece']:.4f}" for g in "fm"},
-    }
-    assert fitted.before["bin_count"].tolist() == arrays.table["bin_count"].tolist()
-    assert fitted.before.labels == arrays.table.labels
+    # the table of calibrate shows the figures before, of the same rows
+    shown = re.findall(
+        r"^ *(all|f|m) +[\d,]+ +before +(0\.\d{4}) \(.*?\) +(0\.\d{4}) ", calibrated.output, re.M
+    )
+    values = {"all": arrays.overall, **arrays.groups}
+    assert shown == [
+        (g, f"{values[g]['classwise_ece']:.4f}", f"{values[g]['log_loss']:.4f}")
+        for g in ("all", "f", "m")
+    ]
+    before = fitted.measured.before
+    assert before["bin_count"].tolist() == arrays.table["bin_count"].tolist()
+    assert before.labels == arrays.table.labels
     if len(names) > 1:
         with pytest.warns() if how == "names" else monkeypatch.context():
             plain = {"labels": given["labels"]} if how == "labels" else {}

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from equipoise.auditing import AuditReport, AuditTable, audit
     from equipoise.calibration import (
         GroupCalibratedClassifier,
+        GroupCalibrator,
         GroupTemperatureScaling,
         TemperatureScaling,
     )
@@ -26,6 +27,7 @@ __all__ = [
     "AuditTable",
     "FrontierSearch",
     "GroupCalibratedClassifier",
+    "GroupCalibrator",
     "GroupTemperatureScaling",
     "GroupwiseLoss",
     "GroupwiseMLPClassifier",

@@ -22,19 +22,25 @@ KEY = "equipoise"
 
 
 def write_model(
-    path: str | os.PathLike[str], about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+    path: str | os.PathLike[str],
+    about: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[Any]],
+    *,
+    extra: str = "train",
 ) -> None:
-    """Write a model, whole or not at all."""
-    save = need("safetensors.numpy", "train", what="saving a model").save
+    """Write a model, whole or not at all; `extra` is named where safetensors is missing."""
+    save = need("safetensors.numpy", extra, what="saving a model").save
     text = json.dumps(about, sort_keys=True)
     whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     content = save(whole, {KEY: text, "sha256": _digest(text, whole)})
     replace_file(Path(path), content)
 
 
-def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def read_model(
+    path: str | os.PathLike[str], *, extra: str = "train"
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return what `write_model` wrote; raise ValueError for any other file."""
-    safetensors = need("safetensors", "train", what="loading a model")
+    safetensors = need("safetensors", extra, what="loading a model")
     try:
         with safetensors.safe_open(os.fspath(path), framework="numpy") as file:
             header = file.metadata() or {}

@@ -152,15 +152,12 @@ Calibrator = Temperature | BiasCorrected | OneVsRest | Vector | Mixture
 
 
 def shrunk(own: Calibrator, common: Calibrator, trust: float) -> Calibrator:
-    """Average a group's own calibrator, whose weight is `trust`, with the common one.
+    """Average the probabilities of a group's own calibrator, of weight `trust`, and another's.
 
-    Of temperatures the logarithms are averaged, which keeps predictions; else the probabilities.
+    Nothing is averaged where one of them has all the weight.
     """
     if trust in (0.0, 1.0):
         return own if trust else common
-    if isinstance(own, Temperature) and isinstance(common, Temperature):
-        mean = trust * np.log(own.temperature) + (1.0 - trust) * np.log(common.temperature)
-        return Temperature(float(np.exp(mean)))
     return Mixture((trust, 1.0 - trust), (own, common))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from numbers import Integral
 from typing import Any, Literal, Self
 
@@ -19,31 +19,47 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from equipoise._files import read_model, write_model
 from equipoise._inputs import (
+    InputError,
     check_clusters,
     check_weights,
+    counted,
     encode,
     recode,
     refuse_missing,
     split_columns,
+    warn_caller,
 )
-from equipoise.calibration._calibrators import Temperature, temperatures_of
-from equipoise.calibration._group_calibrator import GroupCalibrator, check_policy, encode_members
+from equipoise.calibration._calibrator_set import CalibratorSet, check_policy, encode_members
+from equipoise.calibration._calibrators import Calibrator, Temperature, temperatures_of
+from equipoise.calibration._estimator_file import read_estimator, write_estimator
+from equipoise.calibration._export import Exportable
+from equipoise.calibration._exporting import Exported
+from equipoise.calibration._folds import folds_of
+from equipoise.calibration._group_calibrator import check_method, method_of, method_to_dict
 from equipoise.calibration._methods import METHODS
 from equipoise.calibration._out_of_fold import (
     SCORES,
     check_scores,
     class_scores,
-    folds_of,
     out_of_fold,
+    score_method,
 )
-from equipoise.calibration._saving import SavedAsJson
+from equipoise.calibration._pooling import Shrinkage
+from equipoise.calibration._rows import Rows
+from equipoise.calibration._saving import SavedAsJson, is_json
+from equipoise.calibration._scores import warn_clipped
+from equipoise.calibration._selection import select
+from equipoise.calibration._warnings import NoGroupsWarning
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class GroupCalibratedClassifier(
+    SavedAsJson, Exported, ClassifierMixin, MetaEstimatorMixin, BaseEstimator
+):
     """Repair the probabilities of a classifier with a calibrator per group.
 
     The calibrators are fitted on out-of-fold scores; the estimator itself is then fitted on all
@@ -51,10 +67,10 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
     `CalibratedClassifierCV`, else the logarithms of its `predict_proba`, where a probability below
     1e-6 counts as 1e-6.
 
-    Under "temperature", `predict` is the estimator's own, and the largest probability is that of
-    its largest score; the two differ where an estimator does not predict its largest score (a
-    tuned threshold, the votes of an `SVC` for several classes). The other methods can change
-    predictions: `predict` is then the most probable class, and needs the group.
+    Temperatures keep predictions: `predict` is then the estimator's own, and the largest
+    probability is that of its largest score; the two differ where an estimator does not predict its
+    largest score (a tuned threshold, the votes of an `SVC` for several classes). The other methods
+    can change predictions: `predict` is then the most probable class, and needs the group.
 
     Parameters
     ----------
@@ -62,10 +78,12 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
         A classifier or pipeline with `decision_function` or `predict_proba`. One in scikit-learn's
         `FrozenEstimator` is not fitted again; pass rows that it has not seen.
     method
-        "temperature": scores are divided by a number. "platt": a sigmoid with Platt's smoothed
-        targets. "isotonic": monotone steps, which need many rows and give exact zeros. "beta": a
-        sigmoid that can bend differently at both ends. "vector": a scale and a bias per class.
-        Of several classes, platt, isotonic and beta take each against the rest.
+        "auto": the method with the least out-of-fold log-loss among no repair, a common
+        temperature, a temperature per group, and bcts, beta and isotonic per group. "bcts": a
+        temperature and a bias per class, so that each group's mean probabilities are its rates.
+        "temperature", for those who must not change a prediction: scores are divided by a number.
+        `GroupCalibrator` describes these and the others: platt, beta, isotonic, vector, common,
+        none.
     cv
         Number of folds, spread over label and group; a splitter; or an iterable of (train, test)
         rows. Every row has to be in one test fold, and with `clusters` every cluster. No effect on
@@ -79,12 +97,15 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
         or is not passed at all: "error"; "global" takes the common calibrator; "mixture" averages
         the probabilities of all groups by their share in the fitting data.
     shrinkage
-        Shrinkage strength in pseudo-rows: a group's own weight is n / (n + shrinkage), n being the
-        sum of its rows' weights. Of temperatures the logarithms are averaged, else the
-        probabilities. A group that is too small gets the common calibrator, and a
-        `SmallGroupWarning` names it: one without rows of two classes ("temperature"); one without
-        rows of every class, or with fewer than 20 (platt), 30 (beta), 40 (vector) or 100
-        (isotonic) rows.
+        How far a group's calibrator is pulled towards that of all rows, as in `GroupCalibrator`:
+        "auto", as far as the data warrant, or a number of rows. A group that is too small for a
+        curve of its own gets the common one, and a `SmallGroupWarning` names it: one without rows
+        of every class, or with fewer than 20 (platt), 30 (beta), 40 (vector) or 100 (isotonic).
+    ensemble
+        False: the calibrators are fitted on all out-of-fold scores, and the estimator on all rows.
+        True: each fold's estimator is kept, with calibrators fitted on the rows that it has not
+        seen, and their probabilities are averaged, as in scikit-learn. No effect on a
+        `FrozenEstimator`.
     n_jobs
         Number of folds fitted in parallel, as in joblib.
 
@@ -92,12 +113,16 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
     ----------
     classes_ : the labels, sorted, or those of the `FrozenEstimator`
     groups_ : the groups' own values, sorted; empty if fitted without
-    estimator_ : the fitted estimator
-    calibrator_ : the common calibrator
-    calibrators_ : dict from group to calibrator, shrunk
-    trust_ : dict from group to the weight of its own rows; 0 where it has the common calibrator
+    method_ : the method that was used
+    selection_ : a `Selection` where `method="auto"`, else None; `selection_.text` says it in words
+    estimators_, calibrator_sets_ : the fitted estimators and their calibrators, one pair unless
+        `ensemble=True`
+    estimator_ : the fitted estimator, where there is one
+    calibrator_ : the common calibrator, where there is one estimator
+    calibrators_ : dict from group to calibrator, likewise
+    trust_ : dict from group to the share that its own rows decide; 0: the common calibrator
     shares_ : dict from group to its share of the (weighted) fitting data
-    temperatures_ : dict from group to temperature, where `method="temperature"`
+    temperatures_ : dict from group to temperature, where these are all
     n_features_in_, feature_names_in_ : the estimator's, where it has them
 
     Notes
@@ -111,7 +136,8 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
     >>> rng = np.random.default_rng(0)
     >>> X, a = rng.normal(size=(600, 1)).repeat(3, axis=1), rng.choice(["f", "m"], 600)
     >>> y = np.where(X[:, 0] + rng.logistic(size=600) > 0, "yes", "no")
-    >>> model = GroupCalibratedClassifier(GaussianNB()).fit(X, y, sensitive_features=a)
+    >>> model = GroupCalibratedClassifier(GaussianNB(), method="temperature")
+    >>> model = model.fit(X, y, sensitive_features=a)
     >>> {g: round(t) for g, t in model.temperatures_.items()}  # it counts one feature three times
     {'f': 3, 'm': 3}
     >>> model.predict_proba(X[:2], sensitive_features=a[:2]).shape
@@ -122,11 +148,12 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
         self,
         estimator: Any,
         *,
-        method: Literal["temperature", "platt", "isotonic", "beta", "vector"] = "temperature",
+        method: str = "auto",
         cv: Any = 5,
         sensitive_columns: str | Sequence[str] | None = None,
         unseen_group: Literal["error", "global", "mixture"] = "error",
-        shrinkage: float = 20.0,
+        shrinkage: Shrinkage = "auto",
+        ensemble: bool = False,
         n_jobs: int | None = None,
     ) -> None:
         self.estimator = estimator
@@ -135,6 +162,7 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
         self.sensitive_columns = sensitive_columns
         self.unseen_group = unseen_group
         self.shrinkage = shrinkage
+        self.ensemble = ensemble
         self.n_jobs = n_jobs
 
     # --- the scikit-learn interface ---
@@ -225,44 +253,87 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
             sample_weight=weight,
             clusters=clusters,
         )
+        if columns is None:
+            warn_caller(NoGroupsWarning.when_fitting())
+        parts: list[Any]
         if frozen:
-            self.estimator_ = self.estimator
-            scores = class_scores(self.estimator_, X, self.classes_, passed)
+            estimators, parts = [self.estimator], [slice(None)]
+            scores = class_scores(self.estimator, X, self.classes_, passed)
         else:
             places = np.zeros_like(codes) if members is None else members
             folds = folds_of(self.cv, X, y, codes, places, self.classes_, together)
-            scores = out_of_fold(self.estimator, X, y, folds, self.classes_, passed, self.n_jobs)
-            self.estimator_ = clone(self.estimator).fit(X, y, **passed.fit)
-        fitted = GroupCalibrator.fit(
-            scores,
-            codes,
-            members,
-            groups,
-            weight,
-            classes=self.classes_.tolist(),
-            method=self.method,
-            shrinkage=self.shrinkage,
-        )
-        self._keep(fitted)
+            scores, estimators = out_of_fold(
+                self.estimator, X, y, folds, self.classes_, passed, self.n_jobs
+            )
+            parts = [test for _, test in folds]
+            if not self.ensemble:
+                estimators, parts = [clone(self.estimator).fit(X, y, **passed.fit)], [slice(None)]
+        if score_method(estimators[0]) == "predict_proba":
+            warn_clipped(scores)
+        rows = Rows(scores, codes, members, groups, self.classes_.tolist(), weight)
+        self.selection_ = None
+        self.method_ = self.method
+        if self.method == "auto":
+            self.selection_ = select(rows, self.shrinkage, together)
+            self.method_ = self.selection_.method
+        sets = [
+            CalibratorSet.fit(
+                rows.take(part),
+                self.method_,
+                self.shrinkage,
+                clusters=None if together is None else together[part],
+            )
+            for part in parts
+        ]
+        self._keep(estimators, sets)
         return self
 
-    def _keep(self, fitted: GroupCalibrator) -> None:
+    def _keep(self, estimators: list[Any], sets: list[CalibratorSet]) -> None:
         """Set the fitted attributes."""
-        self.groups_ = list(fitted.own)
-        self.calibrator_, self.calibrators_ = fitted.common, fitted.own
-        self.trust_, self.shares_ = fitted.trust, fitted.shares
+        self.estimators_, self.calibrator_sets_ = estimators, sets
+        self.groups_ = list(sets[0].own)
         for name in ("n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
-            if hasattr(self.estimator_, name):
-                setattr(self, name, getattr(self.estimator_, name))
+            if hasattr(estimators[0], name):
+                setattr(self, name, getattr(estimators[0], name))
 
-    def _calibrator(self) -> GroupCalibrator:
-        """Return the calibrator that the fitted attributes describe."""
-        return GroupCalibrator(self.calibrator_, self.calibrators_, self.trust_, self.shares_)
+    def _calibrator(self) -> CalibratorSet:
+        """Return the calibrators, of one estimator."""
+        check_is_fitted(self, "calibrator_sets_")
+        if len(self.calibrator_sets_) > 1:
+            raise AttributeError(
+                "an ensemble has calibrators for each of its estimators, see calibrator_sets_"
+            )
+        return self.calibrator_sets_[0]
+
+    @property
+    def estimator_(self) -> Any:
+        """The fitted estimator."""
+        self._calibrator()
+        return self.estimators_[0]
+
+    @property
+    def calibrator_(self) -> Calibrator:
+        """The common calibrator."""
+        return self._calibrator().common
+
+    @property
+    def calibrators_(self) -> Mapping[Hashable, Calibrator]:
+        """Calibrator of each group."""
+        return self._calibrator().own
+
+    @property
+    def trust_(self) -> dict[Hashable, float]:
+        """Share of each group's calibrator that its own rows decide."""
+        return self._calibrator().trust
+
+    @property
+    def shares_(self) -> dict[Hashable, float]:
+        """Share of each group in the (weighted) fitting data."""
+        return self._calibrator().shares
 
     def _check_params(self) -> None:
-        if self.method not in METHODS:
-            raise ValueError(f"method must be one of {', '.join(METHODS)}, got {self.method!r}")
+        check_method(self.method)
         check_policy(self.unseen_group, self.shrinkage)
 
     def _encoded(self, y: NDArray[Any], *, frozen: bool) -> tuple[NDArray[Any], Ints]:
@@ -284,9 +355,8 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
     @property
     def temperatures_(self) -> dict[Hashable, float]:
         """Temperature of each group."""
-        check_is_fitted(self, "calibrator_")
         if not isinstance(self.calibrator_, Temperature):
-            raise AttributeError(f"method={self.method!r} has no temperatures")
+            raise AttributeError(f"method={self.method_!r} has no temperatures")
         return temperatures_of(self.calibrators_)
 
     # --- predict ---
@@ -297,25 +367,30 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
         return self._probabilities(X, sensitive_features, passed)
 
     def _probabilities(self, X: Any, sensitive_features: Any, passed: Any) -> Floats:
-        check_is_fitted(self, "calibrator_")
+        check_is_fitted(self, "calibrator_sets_")
         needed = self.unseen_group == "error"
         _, columns = split_columns(X, self.sensitive_columns, sensitive_features, needed=needed)
-        scores = class_scores(self.estimator_, X, self.classes_, passed)
-        calibrator = self._calibrator()
-        slots = calibrator.slots(columns, len(scores), self.unseen_group)
-        return calibrator.apply(scores, slots, self.unseen_group)
+        total: Any = 0.0
+        for i, (estimator, calibrators) in enumerate(
+            zip(self.estimators_, self.calibrator_sets_, strict=True)
+        ):
+            scores = class_scores(estimator, X, self.classes_, passed)
+            if i == 0:  # the groups are the same in all
+                slots = calibrators.slots(columns, len(scores), self.unseen_group)
+            total = total + calibrators.apply(scores, slots, self.unseen_group)
+        return np.asarray(total / len(self.estimators_))
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> NDArray[Any]:
-        """Return the labels: the estimator's own under "temperature", else the most probable.
+        """Return the labels: the estimator's own under temperatures, else the most probable.
 
-        The group has no effect under "temperature".
+        The group has no effect under temperatures, unless `ensemble=True`.
         """
         passed = self._routed("predict", sensitive_features=sensitive_features)
         return self._labels(X, sensitive_features, passed)
 
     def _labels(self, X: Any, sensitive_features: Any, passed: Any) -> NDArray[Any]:
-        check_is_fitted(self, "calibrator_")
-        if METHODS[self.method].keeps_predictions:
+        check_is_fitted(self, "calibrator_sets_")
+        if METHODS[self.method_].keeps_predictions and len(self.estimators_) == 1:
             return np.asarray(self.estimator_.predict(X, **passed.predict))
         best = self._probabilities(X, sensitive_features, passed).argmax(axis=1)
         labels: NDArray[Any] = self.classes_[best]
@@ -331,20 +406,79 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
 
     # --- files ---
 
+    def save(self, path: str | os.PathLike[str], *, estimator: bool = True) -> None:
+        """Write one file with the calibrators and the fitted estimator, without pickle.
+
+        scikit-learn's estimators are saved by skops, `LGBMClassifier` and `XGBClassifier`, also as
+        the last step of a pipeline, in their own formats. A warning names types that `load` will
+        not build unless told to trust them, such as scikit-learn's trees.
+
+        Parameters
+        ----------
+        path
+            The file: safetensors with JSON in its header, or JSON alone without the estimator.
+        estimator
+            Whether the file contains the estimator. If not, `load` needs it.
+        """
+        if not estimator:
+            return super().save(path)
+        about, arrays = self.to_dict(), dict[str, Any]()
+        about["estimators"] = []
+        for i, one in enumerate(self.estimators_):
+            saved, own = write_estimator(one, f"estimator{i}")
+            about["estimators"].append(saved)
+            arrays |= own
+        return write_model(path, about, arrays, extra="export")
+
     @classmethod
     def load(  # type: ignore[override]
-        cls, path: str | os.PathLike[str], *, estimator: Any
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        estimator: Any = None,
+        trusted: str | Sequence[str] = (),
     ) -> Self:
-        """Read what `save` wrote, around the fitted estimator that it was saved with.
+        """Read what `save` wrote; no code of the file is run, and a changed file is refused.
 
         Parameters
         ----------
         path
             The file.
         estimator
-            The fitted classifier, with the saved classes; the file does not contain it.
+            The fitted classifier, with the saved classes, for a file without one; it takes the
+            place of one in the file. Of an ensemble, the list of them.
+        trusted
+            Names of types that may be built beside those that skops trusts by itself; an error
+            names those that are missing. Name a type only if you trust the origin of the file.
         """
-        return super().load(path, estimator=estimator)
+        source = os.fspath(path)
+        if is_json(path):
+            if estimator is None:
+                raise InputError(
+                    f"{source} does not contain the estimator",
+                    "pass the fitted estimator as estimator=",
+                )
+            return super().load(path, estimator=estimator)
+        about, arrays = read_model(path, extra="export")
+        if estimator is None and about.get("format") == cls._format():
+            saved = about.get("estimators")
+            if not isinstance(saved, list):
+                raise ValueError(f"the estimator in {source} cannot be read: there is none")
+            estimator = [read_estimator(one, arrays, trusted, source) for one in saved]
+        return cls._read(f"{source} is", lambda: about, {"estimator": estimator})
+
+    def _exportable(self) -> Exportable:
+        """Return the calibrators, which take the scores of the estimator."""
+        check_is_fitted(self, "calibrator_sets_")
+        if len(self.calibrator_sets_) > 1:
+            raise InputError(
+                "an ensemble has calibrators for each of its estimators, so they are no single "
+                "function of the scores",
+                "fit with ensemble=False to export them",
+            )
+        probabilities = score_method(self.estimators_[0]) == "predict_proba"
+        classes = tuple(self.classes_.tolist())
+        return Exportable(self.calibrator_sets_[0], classes, probabilities, self.unseen_group)
 
     def _plain_params(self) -> dict[str, Any]:
         params = super()._plain_params()
@@ -355,12 +489,22 @@ class GroupCalibratedClassifier(SavedAsJson, ClassifierMixin, MetaEstimatorMixin
 
     def _restore(self, data: dict[str, Any]) -> None:
         self._check_params()
-        check_is_fitted(self.estimator)
-        known = np.asarray(getattr(self.estimator, "classes_", self.classes_)).tolist()
-        if set(known) != set(self.classes_.tolist()):
-            raise ValueError(
-                f"it is for the classes {self.classes_.tolist()!r}, but the estimator knows "
-                f"{known!r}"
-            )
-        self.estimator_ = self.estimator
-        self._keep(GroupCalibrator.from_dict(data, len(self.classes_)))
+        estimators = self.estimator if isinstance(self.estimator, list) else [self.estimator]
+        sets = [CalibratorSet.from_dict(one, len(self.classes_)) for one in data["sets"]]
+        if len(estimators) != len(sets):
+            raise ValueError(f"it has calibrators for {counted(len(sets), 'estimator')}")
+        for estimator in estimators:
+            check_is_fitted(estimator)
+            known = np.asarray(getattr(estimator, "classes_", self.classes_)).tolist()
+            if set(known) != set(self.classes_.tolist()):
+                raise ValueError(
+                    f"it is for the classes {self.classes_.tolist()!r}, but the estimator knows "
+                    f"{known!r}"
+                )
+        self.method_, self.selection_ = method_of(data)
+        self.estimator = estimators[0]
+        self._keep(estimators, sets)
+
+    def _fitted(self) -> dict[str, Any]:
+        sets = [calibrators.to_dict() for calibrators in self.calibrator_sets_]
+        return {"sets": sets, **method_to_dict(self)}

@@ -1,338 +1,229 @@
-"""One calibrator per group: fitted, shrunk towards the common one, and applied."""
+"""A calibrator per group, of scores that are already there."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise._inputs import (
-    InputError,
-    InputWarning,
-    counted,
-    encode_groups,
-    from_plain,
-    recode,
-    shown,
-    to_plain,
-    warn_caller,
-)
-from equipoise.calibration._calibrators import (
-    Calibrator,
-    Mixture,
-    Temperature,
-    calibrator_of,
-    shrunk,
-)
+from equipoise._inputs import check_clusters, warn_caller
+from equipoise.calibration._calibrator_set import CalibratorSet, check_policy
+from equipoise.calibration._calibrators import temperatures_of
 from equipoise.calibration._methods import METHODS
-from equipoise.calibration._scores import softmax
-from equipoise.calibration._temperatures import group_temperatures
+from equipoise.calibration._pooling import Shrinkage
+from equipoise.calibration._rows import Rows
+from equipoise.calibration._score_estimator import Bounds, ScoreEstimator, check_bounds
+from equipoise.calibration._selection import Selection, select
+from equipoise.calibration._warnings import NoGroupsWarning
 
 Floats = NDArray[np.float64]
-Codes = NDArray[Any]
 
 
-# --- errors and warnings ---------------------------------------------------------------------
+def check_method(method: Any) -> None:
+    """Raise if there is no such method."""
+    if method != "auto" and method not in METHODS:
+        raise ValueError(f"method must be one of auto, {', '.join(METHODS)}, got {method!r}")
 
 
-class UnseenGroupError(InputError):
-    """Rows to calibrate belong to a group that has no calibrator.
+def fit_method(
+    rows: Rows, method: str, shrinkage: Shrinkage, clusters: NDArray[Any] | None = None, **how: Any
+) -> tuple[CalibratorSet, str, Selection | None]:
+    """Choose the method where it is "auto", and fit; return also the method and its selection."""
+    selection = select(rows, shrinkage, clusters) if method == "auto" else None
+    chosen = method if selection is None else selection.method
+    fitted = CalibratorSet.fit(rows, chosen, shrinkage, clusters=clusters, **how)
+    return fitted, chosen, selection
+
+
+def method_to_dict(fitted: Any) -> dict[str, Any]:
+    """Return the method of a fitted estimator and how it was chosen, as plain values."""
+    selection = None if fitted.selection_ is None else fitted.selection_.to_dict()
+    return {"method": fitted.method_, "selection": selection}
+
+
+def method_of(data: dict[str, Any]) -> tuple[str, Selection | None]:
+    """Undo `method_to_dict`; raise for anything else."""
+    method, selection = data["method"], data["selection"]
+    if method not in METHODS:
+        raise ValueError(f"there is no method {method!r}")
+    return method, None if selection is None else Selection.from_dict(selection)
+
+
+class GroupCalibrator(ScoreEstimator):
+    """Calibrate probabilities or logits with a calibrator per group.
+
+    Parameters
+    ----------
+    method
+        "auto": the method with the least out-of-fold log-loss among no repair, a common
+        temperature, a temperature per group, and bcts, beta and isotonic per group. "bcts": a
+        temperature and a bias per class, so that each group's mean probabilities are its rates;
+        for two classes, Platt scaling. "temperature": scores are divided by a number. "platt": a
+        sigmoid with Platt's smoothed targets. "beta": a sigmoid that can bend differently at both
+        ends. "isotonic": a monotone curve, smoothed. "vector": a scale and a bias per class.
+        "common": one temperature for all rows. "none": no repair. Of several classes, platt, beta
+        and isotonic take each against the rest. Only temperatures keep every prediction.
+    shrinkage
+        How far a group's calibrator is pulled towards that of all rows. "auto": as far as the data
+        warrant, by empirical Bayes (temperature, bcts), else by folds. A number: as by that many
+        rows, so that a group of n rows has about the weight n / (n + shrinkage). Weights of rows
+        matter by their ratios only. Where a group is not shrunk or is fitted on its own, a
+        `SmallGroupWarning` names those that are too small.
+    unseen_group
+        What `predict_proba` does with a row whose group was not in the fitting data, is missing,
+        or is not passed at all: "error"; "global" takes the common calibrator; "mixture" averages
+        the probabilities of all groups by their share in the fitting data.
+    from_proba
+        Whether `fit` and `predict_proba` are given probabilities; their logarithms are then the
+        logits, and a probability below 1e-6 counts as 1e-6.
+    bounds
+        Smallest and largest temperature; by default 1/20 and 20 times the root mean square of the
+        group's logits, each row centred. A `BoundWarning` says when one is reached.
 
     Attributes
     ----------
-    group, rows
-        The first such group, None where it is missing, and the number of its rows.
-    known
-        The groups that have a calibrator.
+    method_ : the method that was used
+    selection_ : a `Selection` where `method="auto"`, else None; `selection_.text` says it in words
+    classes_ : the label of each column
+    groups_ : the groups' own values, sorted
+    calibrator_ : the common calibrator
+    calibrators_ : dict from group to calibrator
+    trust_ : dict from group to the share that its own rows decide; 0: the common calibrator
+    shares_ : dict from group to its share of the (weighted) fitting data
+    temperatures_ : dict from group to temperature, where these are all
+    n_iter_ : int, passes over the rows
+    converged_ : bool
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> a = rng.choice(["f", "m"], 2000)
+    >>> truth = 1 / (1 + np.exp(-rng.normal(size=2000)))
+    >>> y = rng.random(2000) < truth
+    >>> p = truth ** np.where(a == "f", 2, 1)  # understated for women
+    >>> calibrator = GroupCalibrator(method="bcts", shrinkage=0, from_proba=True)
+    >>> q = calibrator.fit(p, y, sensitive_features=a).predict_proba(p, sensitive_features=a)[:, 1]
+    >>> for x in (p, q):
+    ...     print((x - y)[a == "f"].mean().round(3), (x - y)[a == "m"].mean().round(3))
+    -0.183 -0.009
+    -0.0 -0.0
     """
 
-    group: Hashable
-    rows: int
-    known: tuple[Hashable, ...]
-
-    @classmethod
-    def of(cls, group: Hashable, rows: int, known: Iterable[Hashable]) -> Self:
-        """Return the error with its message."""
-        known = tuple(known)
-        names = _listed([shown(g) for g in known], 8) or "none"
-        whose = "a missing group" if group is None else f"group {shown(group)!r}"
-        error = cls(
-            f"{counted(rows, 'row')} belong{'s' * (rows == 1)} to {whose}, which has no fitted "
-            f"calibrator (known: {names})",
-            "correct the group, or pass unseen_group='global' or 'mixture'",
-            "correct the group, or pass --unseen-group global or mixture",
-        )
-        error.group, error.rows, error.known = group, rows, known
-        return error
-
-
-class CalibrationWarning(InputWarning):
-    """The calibrators were fitted, but some groups have too few rows, or too little variety."""
-
-
-class SmallGroupWarning(CalibrationWarning):
-    """Groups that are too small for a calibrator of their own get the common one.
-
-    Attributes
-    ----------
-    reasons
-        Dict from group to what it lacks.
-    """
-
-    reasons: dict[Hashable, str]
-
-    @classmethod
-    def of(cls, reasons: dict[Hashable, str]) -> Self:
-        """Return the warning with its message."""
-        groups = _listed([f"group {shown(g)!r} ({why})" for g, why in reasons.items()])
-        warning = cls(
-            f"the common calibrator is used for {groups}", "merge small groups or pass more rows"
-        )
-        warning.reasons = reasons
-        return warning
-
-
-class BoundWarning(CalibrationWarning):
-    """Temperatures reached a bound: the predictions are all correct, or no better than chance.
-
-    A group whose own weight after shrinkage is below one half is not named.
-
-    Attributes
-    ----------
-    temperatures
-        Dict from group to the temperature, before any shrinkage; the key None is all rows.
-    """
-
-    temperatures: dict[Hashable, float]
-
-    @classmethod
-    def of(cls, temperatures: dict[Hashable, float], *, absolute: bool) -> Self:
-        """Return the warning with its message; `absolute` says whether the caller set bounds."""
-        whose = [
-            f"{'all rows' if g is None else f'group {shown(g)!r}'} (T = {t:.3g})"
-            for g, t in temperatures.items()
-        ]
-        warning = cls(
-            f"the temperature reached its bound for {_listed(whose)}: the predictions there are "
-            "all correct, or no better than chance",
-            "merge small groups, raise shrinkage= or " + ("widen bounds=" * absolute or "add rows"),
-            "merge small groups, raise --shrinkage or add rows",
-        )
-        warning.temperatures = temperatures
-        return warning
-
-
-def _listed(items: Sequence[str], most: int = 5) -> str:
-    rest = f" and {len(items) - most} more" if len(items) > most else ""
-    return ", ".join(items[:most]) + rest
-
-
-# --- checks ----------------------------------------------------------------------------------
-
-
-def check_policy(unseen_group: Any, shrinkage: Any) -> None:
-    """Raise unless both parameters have a meaning."""
-    if unseen_group not in ("error", "global", "mixture"):
-        raise ValueError(
-            f"unseen_group must be 'error', 'global' or 'mixture', got {unseen_group!r}"
-        )
-    if not 0.0 <= shrinkage < float("inf"):
-        raise ValueError(f"shrinkage must be finite and not negative, got {shrinkage!r}")
-
-
-def encode_members(
-    sensitive_features: Any, n: int, *, allow_missing: bool = False
-) -> tuple[Codes | None, list[Hashable]]:
-    """Encode the groups of n rows; None and no groups where none are passed."""
-    if sensitive_features is None:
-        return None, []
-    codes, groups = encode_groups(sensitive_features, allow_missing=allow_missing)
-    if len(codes) != n:
-        raise ValueError(
-            f"sensitive_features has {len(codes)} rows, but there are {n} to calibrate"
-        )
-    return codes, groups
-
-
-# --- the calibrator --------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class GroupCalibrator:
-    """The common calibrator, fitted on all rows, and that of each group, shrunk towards it."""
-
-    common: Calibrator
-    own: Mapping[Hashable, Calibrator]
-    trust: dict[Hashable, float]  # weight of the group's own fit; 0 if it has the common one
-    shares: dict[Hashable, float]  # the group's share of the (weighted) rows
-    n_iter: int = 0  # passes over the data to find temperatures
-    converged: bool = True
-
-    @classmethod
-    def fit(
-        cls,
-        scores: NDArray[Any],
-        codes: Codes,
-        members: Codes | None,
-        groups: Sequence[Hashable],
-        weight: Floats | None = None,
+    def __init__(
+        self,
         *,
-        classes: Sequence[Any],
-        method: str = "temperature",
-        shrinkage: float = 0.0,
-        bounds: tuple[float, float] | None = None,
-        solver: Literal["exact", "paper"] = "exact",
+        method: str = "auto",
+        shrinkage: Shrinkage = "auto",
+        unseen_group: Literal["error", "global", "mixture"] = "error",
+        from_proba: bool = False,
+        bounds: Bounds | None = None,
+    ) -> None:
+        self.method = method
+        self.shrinkage = shrinkage
+        self.unseen_group = unseen_group
+        self.from_proba = from_proba
+        self.bounds = bounds
+
+    def fit(
+        self,
+        logits: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        clusters: Any = None,
+        labels: Any = None,
     ) -> Self:
-        """Fit the common calibrator and one for each group that has enough rows.
+        """Fit the calibrators.
 
-        Scores are (n, K), codes the classes 0..K-1 of the rows, and members the rows' places among
-        the groups, as `encode_members` returns them; `bounds` and `solver` are for temperatures.
-        Warns with `SmallGroupWarning` and `BoundWarning`.
+        Parameters
+        ----------
+        logits
+            (n, K), or (n,) log-odds of the second label; probabilities with `from_proba=True`.
+        y
+            Labels, of any coding.
+        sensitive_features
+            One column, or several whose intersection is meant. Without any, one common calibrator
+            is fitted, and a `NoGroupsWarning` says so.
+        sample_weight
+            Weight of each row.
+        clusters
+            Id of each row's cluster, such as a person; rows of one are in one fold.
+        labels
+            Label of each column of `logits`.
         """
-        rows = np.zeros(0)
-        if members is not None:
-            rows = np.bincount(members, weight, len(groups)).astype(np.float64)
-        reasons = _reasons(codes, members, groups, weight, classes, method)
-        lacking = np.array([group in reasons for group in groups], bool)
-        trust = np.zeros(len(groups))
-        trust[~lacking] = rows[~lacking] / (rows[~lacking] + shrinkage)
-        common: Calibrator
-        fitted: list[Calibrator]
-        n_iter, converged, at_bound = 0, True, dict[Hashable, float]()
-        if method == "temperature":
-            found = group_temperatures(scores, codes, weight, members, lacking, bounds, solver)
-            n_iter, converged, values = found.n_iter, found.converged, found.values.tolist()
-            common, fitted = Temperature(values[0]), [Temperature(t) for t in values[1:]]
-            reached = found.at_bound & np.append(True, trust >= 0.5)
-            at_bound = {
-                g: t for g, t, there in zip((None, *groups), values, reached, strict=True) if there
-            }
-        else:
-            fit, every = METHODS[method].fit, np.ones(len(codes)) if weight is None else weight
-            common = fit(scores, codes, every)
-            fitted = [common] * len(groups)
-            for g in np.flatnonzero(~lacking):
-                own = members == g
-                fitted[g] = fit(scores[own], codes[own], every[own])
-        if reasons:
-            warn_caller(SmallGroupWarning.of(reasons))
-        if at_bound:
-            warn_caller(BoundWarning.of(at_bound, absolute=bounds is not None))
-        return cls(
-            common,
-            {g: shrunk(c, common, t) for g, c, t in zip(groups, fitted, trust, strict=True)},
-            dict(zip(groups, trust.tolist(), strict=True)),
-            dict(zip(groups, (rows / rows.sum()).tolist(), strict=True)),
-            n_iter,
-            converged,
+        self._check_params()
+        rows = self._rows(logits, y, sensitive_features, sample_weight, labels)
+        together = check_clusters(clusters, len(rows), "y")
+        if rows.members is None:
+            warn_caller(NoGroupsWarning.when_fitting())
+        return self._fit_rows(rows, together)
+
+    def _fit_rows(self, rows: Rows, clusters: NDArray[Any] | None = None) -> Self:
+        fitted, self.method_, self.selection_ = fit_method(
+            rows, self.method, self.shrinkage, clusters, bounds=self.bounds
+        )
+        self._keep(fitted)
+        return self
+
+    def predict_proba(self, logits: Any, *, sensitive_features: Any = None) -> Floats:
+        """Return the calibrated probabilities (n, K)."""
+        z = self._logits(logits, fitted=True)
+        slots = self._calibrator().slots(sensitive_features, len(z), self.unseen_group)
+        return self._calibrator().apply(z, slots, self.unseen_group)
+
+    def predict(self, logits: Any, *, sensitive_features: Any = None) -> NDArray[Any]:
+        """Return the most probable labels; the group has no effect on those of temperatures."""
+        if hasattr(self, "method_") and METHODS[self.method_].keeps_predictions:
+            return super().predict(logits)
+        best = self.predict_proba(logits, sensitive_features=sensitive_features).argmax(axis=1)
+        decided: NDArray[Any] = self.classes_[best]
+        return decided
+
+    # --- fitted attributes and files ---
+
+    def _check_params(self) -> None:
+        check_method(self.method)
+        check_policy(self.unseen_group, self.shrinkage)
+        if self.bounds is not None:
+            check_bounds(self.bounds)
+
+    def _keep(self, fitted: CalibratorSet) -> None:
+        self.groups_ = list(fitted.own)
+        self.calibrator_, self.calibrators_ = fitted.common, dict(fitted.own)
+        self.trust_, self.shares_ = fitted.trust, fitted.shares
+        self.n_iter_, self.converged_ = fitted.n_iter, fitted.converged
+
+    @property
+    def temperatures_(self) -> dict[Hashable, float]:
+        """Temperature of each group."""
+        if not hasattr(self, "method_") or not METHODS[self.method_].keeps_predictions:
+            raise AttributeError(f"method={self.method!r} has no temperatures")
+        return temperatures_of(self.calibrators_)
+
+    def _calibrator(self) -> CalibratorSet:
+        return CalibratorSet(
+            self.calibrator_,
+            self.calibrators_,
+            self.trust_,
+            self.shares_,
+            self.n_iter_,
+            self.converged_,
         )
 
-    def slots(self, sensitive_features: Any, n: int, unseen_group: str) -> Codes:
-        """Return each row's place among the groups; -1 if it has none, unless that is an error."""
-        known = list(self.own)
-        codes, values = encode_members(sensitive_features, n, allow_missing=True)
-        if codes is None:
-            if unseen_group == "error" and known:
-                raise InputError(
-                    "sensitive_features were not passed, so no row has a group",
-                    "pass them, or unseen_group='global' or 'mixture'",
-                    "pass --group, or --unseen-group global or mixture",
-                )
-            return np.full(n, -1)
-        slots = recode(codes, values, known)
-        unseen = slots < 0
-        if unseen_group == "error" and unseen.any():
-            first = codes[np.argmax(unseen)]
-            group = values[first] if first >= 0 else None
-            raise UnseenGroupError.of(group, int((codes == first).sum()), known)
-        return slots
+    def add_groups(self, groups: Iterable[Hashable]) -> None:
+        """Give groups that had no rows the common calibrator."""
+        for group in set(groups) - set(self.groups_):
+            self.calibrators_[group] = self.calibrator_
+            self.shares_[group] = self.trust_[group] = 0.0
+        self.groups_ = list(self.calibrators_)
 
-    def apply(self, scores: NDArray[Any], slots: Codes, unseen_group: str = "global") -> Floats:
-        """Return probabilities (n, K) of scores (n, K); a slot of -1 falls under the policy."""
-        calibrators: list[Calibrator] = [*self.own.values(), self.common]
-        temperatures = [c.temperature for c in calibrators if isinstance(c, Temperature)]
-        if len(temperatures) == len(calibrators):  # all rows at once, which is faster
-            prob = softmax(scores, np.array(temperatures)[slots][:, None])
-        else:
-            prob = np.empty(scores.shape)
-            for slot in np.unique(slots):
-                rows = slots == slot
-                prob[rows] = calibrators[slot].apply(scores[rows])
-        unseen = slots < 0
-        if unseen_group == "mixture" and self.own and unseen.any():
-            mixture = Mixture(tuple(self.shares.values()), tuple(self.own.values()))
-            prob[unseen] = mixture.apply(scores[unseen])
-        return prob
+    def _fitted(self) -> dict[str, Any]:
+        return super()._fitted() | method_to_dict(self)
 
-    # --- files ---
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the calibrators as plain numbers, strings and lists."""
-        groups = [
-            {
-                "group": to_plain(group),
-                "share": self.shares[group],
-                "trust": self.trust[group],
-                **dataclasses.asdict(calibrator),
-            }
-            for group, calibrator in self.own.items()
-        ]
-        return {
-            **dataclasses.asdict(self.common),
-            "groups": groups,
-            "n_iter": self.n_iter,
-            "converged": self.converged,
-        }
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any], n_classes: int) -> Self:
-        """Undo `to_dict`; raise for anything else."""
-        rows = [(from_plain(row["group"]), row) for row in data["groups"]]
-        return cls(
-            calibrator_of(data, n_classes),
-            {group: calibrator_of(row, n_classes) for group, row in rows},
-            {group: _share(row["trust"]) for group, row in rows},
-            {group: _share(row["share"]) for group, row in rows},
-            int(data["n_iter"]),
-            bool(data["converged"]),
-        )
-
-
-def _share(value: Any) -> float:
-    if not isinstance(value, float | int) or not 0.0 <= value <= 1.0:
-        raise ValueError(f"{value!r} is not a share")
-    return float(value)
-
-
-def _reasons(
-    codes: Codes,
-    members: Codes | None,
-    groups: Sequence[Hashable],
-    weight: Floats | None,
-    classes: Sequence[Any],
-    method: str,
-) -> dict[Hashable, str]:
-    """Return why groups cannot have a calibrator of their own; raise if none can be fitted."""
-    chosen, size = METHODS[method], len(classes)
-    used = slice(None) if weight is None else weight > 0
-    seen = np.bincount(codes[used], minlength=size)
-    if chosen.every_class and not seen.all():
-        raise ValueError(
-            f"class {classes[int(np.argmin(seen))]!r} has no rows, and method={method!r} needs "
-            "every class; pass rows of it, or use 'temperature'"
-        )
-    if members is None:
-        return {}
-    cells = members[used].astype(np.int64) * size + codes[used]
-    counts = np.bincount(cells, minlength=len(groups) * size).reshape(-1, size)
-    reasons: dict[Hashable, str] = {}
-    for group, count in zip(groups, counts.tolist(), strict=True):
-        rows, absent = sum(count), [k for k, n in zip(classes, count, strict=True) if not n]
-        if rows < chosen.least_rows:
-            reasons[group] = f"{counted(rows, 'row')} of the {chosen.least_rows} needed"
-        elif len(absent) > (0 if chosen.every_class else size - 2):
-            reasons[group] = f"{counted(rows, 'row')}, none of class {absent[0]!r}"
-    return reasons
+    def _restore(self, data: dict[str, Any]) -> None:
+        self._check_params()
+        self.method_, self.selection_ = method_of(data)
+        self._keep(CalibratorSet.from_dict(data, len(self.classes_)))

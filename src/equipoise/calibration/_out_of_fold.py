@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
-from numbers import Integral
 from typing import Any
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.model_selection import StratifiedGroupKFold, check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
-from equipoise._inputs import counted, recode
+from equipoise._inputs import recode
+from equipoise.calibration._folds import Fold
 from equipoise.calibration._scores import scores_of
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Fold = tuple[NDArray[Any], NDArray[Any]]
-"""Rows to fit on, and rows to score."""
 
 
 # --- scores ----------------------------------------------------------------------------------
@@ -40,6 +35,14 @@ def check_scores(estimator: Any) -> None:
         )
 
 
+def score_method(fitted: Any) -> str:
+    """Return the name of the method that gives the scores of a fitted classifier."""
+    method = next((name for name in SCORES if hasattr(fitted, name)), None)
+    if method is None:
+        raise TypeError(f"{fitted!r} has no decision_function and no predict_proba once fitted")
+    return method
+
+
 def class_scores(
     fitted: Any, X: Any, classes: NDArray[Any], params: Mapping[str, Mapping[str, Any]]
 ) -> Floats:
@@ -47,9 +50,7 @@ def class_scores(
 
     `params` is what to pass, by the name of the method.
     """
-    method = next((name for name in SCORES if hasattr(fitted, name)), None)
-    if method is None:
-        raise TypeError(f"{fitted!r} has no decision_function and no predict_proba once fitted")
+    method = score_method(fitted)
     raw = np.asarray(getattr(fitted, method)(X, **params[method]))
     name, count = f"{type(fitted).__name__}.{method}", len(classes)
     if method == "decision_function" and count == 2 and raw.size == len(raw):
@@ -83,128 +84,7 @@ def _one_vs_one(fitted: Any) -> bool:
     return any(k.endswith("decision_function_shape") and v == "ovo" for k, v in params.items())
 
 
-# --- folds -----------------------------------------------------------------------------------
-
-
-def stratified_folds(codes: Ints, members: Ints, n_folds: int) -> list[Fold]:
-    """Divide rows into folds of nearly equal composition.
-
-    Between folds, the number of rows of a label differs by at most one, and so does that of a
-    label in a group.
-
-    Examples
-    --------
-    >>> folds = stratified_folds(np.array([0, 0, 0, 1, 1]), np.array([0, 1, 0, 1, 0]), 2)
-    >>> [test.tolist() for _, test in folds]
-    [[0, 1, 3], [2, 4]]
-    """
-    n = len(codes)
-    order = np.lexsort((members, codes))
-    cell = codes[order] * (int(members.max()) + 1) + members[order]
-    # rows sorted by label and group are dealt like cards; then neighbours within a cell, often
-    # near-duplicates, are put into the same fold
-    dealt = np.arange(n) % n_folds
-    fold = np.empty(n, np.int64)
-    fold[order] = dealt[np.lexsort((dealt, cell))]
-    rows = np.arange(n)
-    return [(rows[fold != k], rows[fold == k]) for k in range(min(n, n_folds))]
-
-
-def clustered_folds(codes: Ints, members: Ints, clusters: Ints, n_folds: int) -> list[Fold]:
-    """Divide whole clusters into folds of similar composition by label and group.
-
-    Examples
-    --------
-    >>> codes, clusters = np.array([0, 1, 0, 1, 0, 1]), np.array([0, 0, 1, 1, 2, 2])
-    >>> folds = clustered_folds(codes, np.zeros(6, int), clusters, 3)
-    >>> [test.tolist() for _, test in folds]
-    [[0, 1], [2, 3], [4, 5]]
-    """
-    cell = codes * (int(members.max()) + 1) + members
-    if np.bincount(cell).max() < n_folds:  # scikit-learn needs one that reaches every fold
-        cell = np.zeros_like(cell)
-    with warnings.catch_warnings():
-        # labels that are rare in a group cannot be in every fold
-        warnings.simplefilter("ignore", UserWarning)
-        folds = list(StratifiedGroupKFold(n_folds).split(cell, cell, clusters))
-    return [fold for fold in folds if len(fold[1])]
-
-
-def _clustered(
-    cv: Any, X: Any, y: NDArray[Any], codes: Ints, members: Ints, clusters: Ints
-) -> list[Fold]:
-    """Return folds that split no cluster."""
-    wanted = int(cv) if isinstance(cv, Integral) else getattr(cv, "n_splits", 2)
-    count = len(np.unique(clusters))
-    if count < max(2, wanted):
-        raise ValueError(
-            f"clusters has {counted(count, 'distinct id')}, too few for {max(2, wanted)} folds; "
-            + (f"use {count} folds" if count > 1 else "folds need at least 2 clusters")
-        )
-    if isinstance(cv, Integral):
-        return clustered_folds(codes, members, clusters, wanted)
-    splitter = check_cv(cv, y, classifier=True)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The groups parameter is ignored")  # refused below
-        folds = [(np.asarray(a), np.asarray(b)) for a, b in splitter.split(X, y, clusters)]
-    for number, (train, test) in enumerate(folds):
-        if np.isin(clusters[test], clusters[train]).any():
-            raise ValueError(
-                f"cv ({type(cv).__name__}) has rows of one cluster on both sides of fold {number}; "
-                "pass a number, or a splitter that keeps clusters together, such as GroupKFold or "
-                "StratifiedGroupKFold"
-            )
-    return folds
-
-
-def folds_of(
-    cv: Any,
-    X: Any,
-    y: NDArray[Any],
-    codes: Ints,
-    members: Ints,
-    classes: NDArray[Any],
-    clusters: Ints | None = None,
-) -> list[Fold]:
-    """Return the folds, each row in one test fold and every class in every training part.
-
-    `codes`, `members` and `clusters` are each row's class, group and cluster as numbers; the rows
-    of a cluster are in one fold.
-    """
-    cv = 5 if cv is None else cv
-    if isinstance(cv, Integral) and cv < 2:
-        raise ValueError(f"cv must be at least 2 folds, got {cv!r}")
-    if clusters is not None:
-        folds = _clustered(cv, X, y, codes, members, clusters)
-    elif isinstance(cv, Integral):
-        folds = stratified_folds(codes, members, int(cv))
-    else:
-        try:
-            split = list(check_cv(cv, y, classifier=True).split(X, y))
-        except ValueError as error:
-            if "groups" not in str(error):
-                raise
-            raise ValueError(
-                f"{type(cv).__name__} divides clusters; pass clusters= with each row's id"
-            ) from None
-        folds = [(np.asarray(train), np.asarray(test)) for train, test in split]
-    tested = np.zeros(len(codes), np.int64)
-    for number, (train, test) in enumerate(folds):
-        np.add.at(tested, test, 1)
-        absent = np.bincount(codes[train], minlength=len(classes)) == 0
-        if absent.any():
-            label = classes.tolist()[int(np.argmax(absent))]
-            raise ValueError(
-                f"class {label!r} has no row outside test fold {number}, so the estimator cannot "
-                "learn it there; use folds stratified by class, drop or merge classes of a single "
-                "row, or pass a fitted model as FrozenEstimator"
-            )
-    if (tested != 1).any():
-        row = int(np.argmax(tested != 1))
-        raise ValueError(
-            f"cv has row {row} in {tested[row]} test folds; every row has to be in one"
-        )
-    return folds
+# --- out of fold -----------------------------------------------------------------------------
 
 
 def _take(values: Any, rows: NDArray[Any]) -> Any:
@@ -222,14 +102,14 @@ def _fold_scores(
     fold: Fold,
     classes: NDArray[Any],
     params: Mapping[str, Mapping[str, Any]],
-) -> Floats:
+) -> tuple[Floats, Any]:
     def part(method: str, rows: NDArray[Any]) -> dict[str, Any]:
         return {name: _take(value, rows) for name, value in params[method].items()}
 
     train, test = fold
     fitted = clone(estimator).fit(_take(X, train), y[train], **part("fit", train))
     own = {method: part(method, test) for method in SCORES}
-    return class_scores(fitted, _take(X, test), classes, own)
+    return class_scores(fitted, _take(X, test), classes, own), fitted
 
 
 def out_of_fold(
@@ -240,8 +120,8 @@ def out_of_fold(
     classes: NDArray[Any],
     params: Mapping[str, Mapping[str, Any]],
     n_jobs: int | None,
-) -> Floats:
-    """Return logits (n, K) of each row from a clone that was fitted on the other folds.
+) -> tuple[Floats, list[Any]]:
+    """Return logits (n, K) of each row from a clone fitted on the other folds, and the clones.
 
     `params` holds what to pass to each method of the estimator, a value per row.
     """
@@ -249,6 +129,6 @@ def out_of_fold(
         delayed(_fold_scores)(estimator, X, y, fold, classes, params) for fold in folds
     )
     scores = np.empty((len(y), len(classes)))
-    for (_, test), part in zip(folds, parts, strict=True):
+    for (_, test), (part, _) in zip(folds, parts, strict=True):
         scores[test] = part
-    return scores
+    return scores, [fitted for _, fitted in parts]

@@ -1,10 +1,14 @@
-"""Estimators as JSON files: parameters, classes and calibrators, no code."""
+"""Estimators as JSON files: parameters, classes and calibrators, no code.
+
+A digest of the content shows a file that was damaged or edited.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,7 +18,35 @@ from equipoise._files import replace_file
 from equipoise._inputs import from_plain, to_plain
 
 if TYPE_CHECKING:
-    from equipoise.calibration._group_calibrator import GroupCalibrator
+    from equipoise.calibration._calibrator_set import CalibratorSet
+
+
+def write_json(path: str | os.PathLike[str], data: Mapping[str, Any]) -> None:
+    """Write data as JSON with a digest, whole or not at all."""
+    content = {**data, "sha256": digest_of(data)}
+    replace_file(Path(path), json.dumps(content, indent=2).encode())
+
+
+def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return what `write_json` wrote; raise ValueError for anything else."""
+    data = json.loads(Path(path).read_text(encoding="utf-8"))
+    if not isinstance(data, dict) or "sha256" not in data:
+        raise ValueError("it has no digest, so it was not written by save, or was edited")
+    if data.pop("sha256") != digest_of(data):
+        raise ValueError("its digest does not match, so it is damaged or was edited; save it again")
+    return data
+
+
+def is_json(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file begins as JSON does; a model file does not."""
+    with Path(path).open("rb") as file:
+        return file.read(1) == b"{"  # else it is the length of a header, a multiple of 8
+
+
+def digest_of(data: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of data as JSON without spaces, its keys sorted."""
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class SavedAsJson:
@@ -26,7 +58,7 @@ class SavedAsJson:
 
     classes_: Any
     get_params: Callable[..., dict[str, Any]]
-    _calibrator: Callable[[], GroupCalibrator]
+    _calibrator: Callable[[], CalibratorSet]
     _restore: Callable[[dict[str, Any]], None]
 
     def to_dict(self) -> dict[str, Any]:
@@ -36,11 +68,15 @@ class SavedAsJson:
                 f"{type(self).__name__} is not fitted yet, so there is nothing to save"
             )
         return {
-            "format": f"equipoise.{type(self).__name__}/1",
+            "format": self._format(),
             "params": {name: to_plain(value) for name, value in self._plain_params().items()},
             "classes": [to_plain(value) for value in self.classes_.tolist()],
-            **self._calibrator().to_dict(),
+            **self._fitted(),
         }
+
+    def _fitted(self) -> dict[str, Any]:
+        """Return what was fitted, as plain values."""
+        return self._calibrator().to_dict()
 
     @classmethod
     def from_dict(cls, data: Any, **given: Any) -> Self:
@@ -51,7 +87,7 @@ class SavedAsJson:
     def _read(cls, what: str, data_of: Callable[[], Any], given: dict[str, Any]) -> Self:
         try:
             data = data_of()
-            if data["format"] != f"equipoise.{cls.__name__}/1":
+            if data["format"] != cls._format():
                 raise ValueError(f"its format is {data['format']!r}")
             params = {name: from_plain(value) for name, value in data["params"].items()}
             restored = cls(**params, **given)
@@ -64,14 +100,17 @@ class SavedAsJson:
         return restored
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write parameters and calibrators as JSON."""
-        replace_file(Path(path), json.dumps(self.to_dict(), indent=2).encode())
+        """Write parameters and calibrators as JSON, with a digest."""
+        write_json(path, self.to_dict())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], **given: Any) -> Self:
-        """Read what `save` wrote; anything else is refused."""
-        text = Path(path).read_text
-        return cls._read(f"{os.fspath(path)} is", lambda: json.loads(text("utf-8")), given)
+        """Read what `save` wrote; anything else, and a file that was changed, is refused."""
+        return cls._read(f"{os.fspath(path)} is", lambda: read_json(path), given)
+
+    @classmethod
+    def _format(cls) -> str:
+        return f"equipoise.{cls.__name__}/1"
 
     def _plain_params(self) -> dict[str, Any]:
         return self.get_params(deep=False)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from equipoise._inputs import probability_slice
+from equipoise._inputs import probability_slice, warn_caller
 from equipoise.calibration._temperature_solver import SLICE
+from equipoise.calibration._warnings import ClippedWarning
 
 Floats = NDArray[np.float64]
 
@@ -28,6 +30,13 @@ def scores_of(y_prob: NDArray[Any]) -> Floats:
     """Return the logarithms (n, K) of checked probabilities, at least 1e-6; (n,) is [1 - p, p]."""
     prob = probability_slice(y_prob, slice(0, len(y_prob)))
     return np.ascontiguousarray(np.log(np.maximum(prob, SMALLEST)).T)
+
+
+def warn_clipped(scores: Floats) -> None:
+    """Warn if logarithms of probabilities are at the smallest."""
+    rows = int((scores <= math.log(SMALLEST)).any(axis=1).sum())
+    if rows:
+        warn_caller(ClippedWarning.of(rows, len(scores), SMALLEST))
 
 
 def softmax(scores: NDArray[Any], temperature: float | Floats = 1.0, axis: int = -1) -> Floats:
@@ -59,6 +68,9 @@ def log_odds(scores: Floats) -> Floats:
     >>> log_odds(np.log([[0.5, 0.25, 0.25]])).round(3)  # log(.5 / .5), log(.25 / .75) twice
     array([[ 0.   , -1.099, -1.099]])
     """
+    if scores.shape[1] == 2:
+        odds = scores[:, 1] - scores[:, 0]
+        return np.stack([-odds, odds], axis=1)
     z = scores - scores.max(axis=1, keepdims=True)
     each, rows, top = np.exp(z), np.arange(len(z)), z.argmax(axis=1)
     rest = each.sum(axis=1, keepdims=True) - each

@@ -7,23 +7,22 @@ deterministic proportional equality stay what they were.
 from __future__ import annotations
 
 import sys
+from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
 
-from equipoise._inputs import check_weights, class_count, column_names, encode_labels, matrix
+from equipoise._inputs import check_weights
+from equipoise.calibration._affine import stacked_affine
+from equipoise.calibration._calibrator_set import CalibratorSet, check_policy
 from equipoise.calibration._calibrators import Temperature, temperatures_of
-from equipoise.calibration._group_calibrator import GroupCalibrator, check_policy, encode_members
-from equipoise.calibration._saving import SavedAsJson
-from equipoise.calibration._scores import scores_of
-from equipoise.calibration._temperature_solver import Problem, cast, library, like, solve
+from equipoise.calibration._pooling import Shrinkage
+from equipoise.calibration._score_estimator import Bounds, ScoreEstimator, check_bounds
+from equipoise.calibration._temperature_solver import Problem, cast, host, library, like, solve
 
 Floats = NDArray[np.float64]
-Bounds = tuple[float, float]
 
 
 def fit_temperatures(
@@ -56,26 +55,60 @@ def fit_temperatures(
     -------
     (config, group) temperatures, float64, of the kind and on the device of `logits`.
     """
+    z, codes, g, count, weight = _checked(logits, y, groups, n_groups, sample_weight, bounds)
+    problem = Problem.of(z, codes, weight, 1.0 / bounds[0]).divided(g, count)
+    return solve(problem, bounds).temperature.reshape(len(z), count)
+
+
+def fit_bias_corrected(
+    logits: Any,
+    y: Any,
+    groups: Any = None,
+    *,
+    n_groups: int | None = None,
+    sample_weight: Any = None,
+    bounds: Bounds = (0.05, 20.0),
+) -> tuple[Any, Any]:
+    """Return the temperature and biases of every configuration and group: softmax(z / T + b).
+
+    They minimise the cross entropy. A group without rows of every class gets those of all rows of
+    its configuration.
+
+    Parameters
+    ----------
+    logits, y, groups, n_groups, sample_weight, bounds
+        As in `fit_temperatures`; every class needs rows.
+
+    Returns
+    -------
+    (config, group) temperatures and (config, group, K) biases, which sum to 0 over the classes;
+    float64, of the kind and on the device of `logits`.
+    """
+    z, codes, g, count, weight = _checked(logits, y, groups, n_groups, sample_weight, bounds)
+    used = codes if weight is None else codes[weight > 0.0]
+    seen = np.bincount(host(used), minlength=z.shape[2])
+    if not seen.all():
+        raise ValueError(f"class {int(np.argmin(seen))} has no rows, so its bias is undefined")
+    temperature, bias = stacked_affine(z, codes, g, count, weight, bounds)
+    return like(temperature, z), like(bias, z)
+
+
+def _checked(
+    logits: Any, y: Any, groups: Any, n_groups: int | None, sample_weight: Any, bounds: Bounds
+) -> tuple[Any, Any, Any, int, Any]:
+    """Return logits, classes, groups, their number, and weights as arrays of one library."""
     torch = sys.modules.get("torch")  # without it no value is a tensor
     z = logits if torch and isinstance(logits, torch.Tensor) else np.asarray(logits)
     if z.ndim != 3 or z.shape[1] == 0 or z.shape[2] < 2:
         raise ValueError(f"logits must be (config, sample, class), got {tuple(z.shape)}")
     if not bool(library(z).isfinite(z).all()):
         raise ValueError("logits contain values that are not finite")
-    _check_bounds(bounds)
+    check_bounds(bounds)
     codes = _codes(y, z, "y", z.shape[2])
     g = None if groups is None else _codes(groups, z, "groups", n_groups)
     count = n_groups or (1 if g is None else int(g.max()) + 1)
     weight = check_weights(sample_weight, z.shape[1])
-    weight = None if weight is None else like(weight, z)
-    problem = Problem.of(z, codes, weight, 1.0 / bounds[0]).divided(g, count)
-    return solve(problem, bounds).temperature.reshape(len(z), count)
-
-
-def _check_bounds(bounds: Any) -> None:
-    low, high = bounds
-    if not 0.0 < low < 1.0 < high < float("inf"):
-        raise ValueError(f"bounds must be (low, high) with low < 1 < high, got {bounds!r}")
+    return z, codes, g, count, None if weight is None else like(weight, z)
 
 
 def _codes(values: Any, logits: Any, name: str, size: int | None) -> Any:
@@ -91,7 +124,7 @@ def _codes(values: Any, logits: Any, name: str, size: int | None) -> Any:
     return codes
 
 
-class TemperatureScaling(SavedAsJson, BaseEstimator):
+class TemperatureScaling(ScoreEstimator):
     """Divide logits by the one temperature that minimises the cross entropy.
 
     Parameters
@@ -155,46 +188,13 @@ class TemperatureScaling(SavedAsJson, BaseEstimator):
         z = self._logits(logits, fitted=True)
         return Temperature(self.temperature_).apply(z)
 
-    def predict(self, logits: Any) -> NDArray[Any]:
-        """Return the labels of the largest logits; calibration never changes them."""
-        decided: NDArray[Any] = self.classes_[self._logits(logits, fitted=True).argmax(axis=1)]
-        return decided
-
-    def fit_predict_proba(
-        self, logits: Any, y: Any, *, sample_weight: Any = None, labels: Any = None, **groups: Any
-    ) -> Floats:
-        """Fit, and calibrate the same rows; takes what `fit` takes."""
-        fitted = self.fit(logits, y, sample_weight=sample_weight, labels=labels, **groups)
-        return fitted.predict_proba(logits, **groups)
-
     # --- shared with the group-wise form ---
 
     def _check_params(self) -> None:
         if self.bounds is not None:
-            _check_bounds(self.bounds)
+            check_bounds(self.bounds)
         if self.solver not in ("exact", "paper"):
             raise ValueError(f"solver must be 'exact' or 'paper', got {self.solver!r}")
-
-    def _logits(self, values: Any, *, fitted: bool) -> NDArray[Any]:
-        if fitted and not hasattr(self, "classes_"):
-            raise NotFittedError(f"{type(self).__name__} is not fitted yet; call fit first")
-        name = "y_prob" if self.from_proba else "logits"
-        z = matrix(values, name)
-        if fitted and class_count(z) != len(self.classes_):
-            raise ValueError(
-                f"{name} has {class_count(z)} classes, but was fitted with {len(self.classes_)}"
-            )
-        if self.from_proba:
-            return scores_of(z)
-        if z.dtype not in (np.float32, np.float64):
-            z = z.astype(np.float64)
-        # NaN and infinities show in the sum, and most logits have none
-        with np.errstate(all="ignore"):
-            suspect = not np.isfinite(z.sum(dtype=np.float64))
-        if suspect and not (finite := np.isfinite(z)).all():
-            row = int(np.argmin(finite.reshape(len(z), -1).all(axis=1)))
-            raise ValueError(f"logits, row {row}: {np.atleast_1d(z[row]).tolist()} is not finite")
-        return np.stack([np.zeros_like(z), z], axis=1) if z.ndim == 1 else z
 
     def _fit(
         self,
@@ -203,45 +203,30 @@ class TemperatureScaling(SavedAsJson, BaseEstimator):
         sensitive_features: Any,
         sample_weight: Any,
         labels: Any,
-        shrinkage: float = 0.0,
+        shrinkage: Shrinkage = 0.0,
     ) -> Self:
         self._check_params()
-        z = self._logits(logits, fitted=False)
-        names = column_names(logits)
-        codes, resolved = encode_labels(y, z.shape[1], labels, "y", columns=names)
-        if len(codes) != len(z):
-            raise ValueError(f"y has {len(codes)} rows, but the scores have {len(z)}")
-        weight = check_weights(sample_weight, len(z))
-        members, groups = encode_members(sensitive_features, len(z))
-        fitted = GroupCalibrator.fit(
-            z,
-            codes,
-            members,
-            groups,
-            weight,
-            classes=resolved,
-            shrinkage=shrinkage,
-            bounds=self.bounds,
-            solver=self.solver,
+        rows = self._rows(logits, y, sensitive_features, sample_weight, labels)
+        fitted = CalibratorSet.fit(
+            rows, "temperature", shrinkage, bounds=self.bounds, solver=self.solver
         )
-        self.classes_ = np.array(resolved)
         self._keep(fitted)
         return self
 
-    def _keep(self, fitted: GroupCalibrator) -> None:
+    def _keep(self, fitted: CalibratorSet) -> None:
         """Set the fitted attributes."""
         assert isinstance(fitted.common, Temperature)
         self.temperature_ = fitted.common.temperature
         self.n_iter_, self.converged_ = fitted.n_iter, fitted.converged
 
-    def _calibrator(self) -> GroupCalibrator:
-        """Return the calibrator that the fitted attributes describe."""
+    def _calibrator(self) -> CalibratorSet:
+        """Return the calibrators that the fitted attributes describe."""
         common = Temperature(self.temperature_)
-        return GroupCalibrator(common, {}, {}, {}, self.n_iter_, self.converged_)
+        return CalibratorSet(common, {}, {}, {}, self.n_iter_, self.converged_)
 
     def _restore(self, data: dict[str, Any]) -> None:
         self._check_params()
-        self._keep(GroupCalibrator.from_dict(data, len(self.classes_)))
+        self._keep(CalibratorSet.from_dict(data, len(self.classes_)))
 
 
 class GroupTemperatureScaling(TemperatureScaling):
@@ -258,9 +243,10 @@ class GroupTemperatureScaling(TemperatureScaling):
         the calibrated probabilities of all groups by their share in the fitting data. The argmax
         stays the same in every case.
     shrinkage
-        Shrinkage strength in pseudo-rows: a group's own weight is n / (n + shrinkage), n being the
-        sum of its rows' weights, and the logarithm of its temperature is averaged with that of the
-        common one. 0: none.
+        How far a group's temperature is pulled towards the others. 0, the default, is the paper's:
+        not at all, and a `SmallGroupWarning` names groups of fewer than 50 rows. "auto": as far as
+        the data warrant (empirical Bayes). A number: as by that many more rows of the common
+        temperature, so that a group of n rows has about the weight n / (n + shrinkage).
     from_proba, bounds, solver
         As in `TemperatureScaling`; the default bounds are those of the group's own logits.
 
@@ -268,16 +254,16 @@ class GroupTemperatureScaling(TemperatureScaling):
     ----------
     temperatures_ : dict from the group's own value to its temperature
     temperature_ : float, the common temperature
-    trust_ : dict from group to the weight of its own rows; 0 where it has the common temperature
+    trust_ : dict from group to the share that its own rows decide; 0: the common temperature
     shares_ : dict from group to its share of the (weighted) fitting data
     classes_, n_iter_, converged_ : as in `TemperatureScaling`
 
     Examples
     --------
-    >>> log_odds = np.array([2.0, -2.0, 2.0, 2.0, 1.0, -1.0, 1.0, 1.0])
-    >>> y = [1, 0, 1, 0, 1, 0, 1, 0]  # in both groups three of four are right
+    >>> log_odds = np.array([2.0, -2.0, 2.0, 2.0, 1.0, -1.0, 1.0, 1.0] * 20)
+    >>> y = [1, 0, 1, 0, 1, 0, 1, 0] * 20  # in both groups three of four are right
     >>> gts = GroupTemperatureScaling(unseen_group="global")
-    >>> gts = gts.fit(log_odds, y, sensitive_features=list("aaaabbbb"))
+    >>> gts = gts.fit(log_odds, y, sensitive_features=list("aaaabbbb" * 20))
     >>> {g: round(t, 2) for g, t in gts.temperatures_.items()}
     {'a': 1.82, 'b': 0.91}
     """
@@ -286,7 +272,7 @@ class GroupTemperatureScaling(TemperatureScaling):
         self,
         *,
         unseen_group: Literal["error", "global", "mixture"] = "error",
-        shrinkage: float = 0.0,
+        shrinkage: Shrinkage = 0.0,
         from_proba: bool = False,
         bounds: Bounds | None = None,
         solver: Literal["exact", "paper"] = "exact",
@@ -327,12 +313,21 @@ class GroupTemperatureScaling(TemperatureScaling):
     def _check_params(self) -> None:
         super()._check_params()
         check_policy(self.unseen_group, self.shrinkage)
+        if self.solver == "paper" and self.shrinkage != 0.0:
+            raise ValueError("the paper's recipe has no shrinkage; use shrinkage=0 or 'exact'")
 
-    def _keep(self, fitted: GroupCalibrator) -> None:
+    def _keep(self, fitted: CalibratorSet) -> None:
         super()._keep(fitted)
         self.temperatures_ = temperatures_of(fitted.own)
         self.trust_, self.shares_ = fitted.trust, fitted.shares
 
-    def _calibrator(self) -> GroupCalibrator:
+    def add_groups(self, groups: Iterable[Hashable]) -> None:
+        """Give groups that had no rows the common temperature."""
+        for group in groups:
+            self.temperatures_.setdefault(group, self.temperature_)
+            self.shares_.setdefault(group, 0.0)
+            self.trust_.setdefault(group, 0.0)
+
+    def _calibrator(self) -> CalibratorSet:
         own = {group: Temperature(t) for group, t in self.temperatures_.items()}
         return replace(super()._calibrator(), own=own, trust=self.trust_, shares=self.shares_)

@@ -22,6 +22,7 @@ TOLERANCE = {2: 3e-5, 3: 1e-3}
 order of its square (Newton) or cube (Halley), 1e-9, where the cross entropy does not change."""
 
 MOST_PASSES = 200
+PATIENT = 10  # passes after which every second step halves the bracket
 SLICE = 1 << 17  # numbers per slice: fewer cost more calls, more fall out of the cache
 FEW = 1 << 15  # rows for a first guess
 
@@ -43,6 +44,11 @@ def like(values: Any, array: Array) -> Array:
     if isinstance(array, np.ndarray):
         return np.asarray(values)
     return library(array).as_tensor(values, device=array.device)
+
+
+def host(array: Array) -> Any:
+    """Return an array as a NumPy array."""
+    return array if isinstance(array, np.ndarray) else array.cpu().numpy()
 
 
 def cast(array: Array, dtype: Any) -> Array:
@@ -262,14 +268,19 @@ def _newton(
         falling = slope <= 0
         floor, floor_seen = xp.where(falling, beta, floor), floor_seen | falling
         ceiling, ceiling_seen = xp.where(falling, ceiling, beta), ceiling_seen | ~falling
-        moved = xp.nan_to_num(beta - _step(slope, bend, *twist), nan=0.0)
-        above, under = moved >= ceiling, moved <= floor
+        wanted = xp.nan_to_num(beta - _step(slope, bend, *twist), nan=0.0)
+        near = xp.abs(wanted - beta) <= tolerance * beta
         middle = xp.sqrt(floor * ceiling)
-        moved = xp.where(above, xp.where(ceiling_seen, middle, ceiling), moved)
-        moved = xp.where(under, xp.where(floor_seen, middle, floor), moved)
+        far = xp.where(ceiling_seen, middle, ceiling)
+        back = xp.where(floor_seen, middle, floor)
+        moved = xp.where(wanted >= ceiling, far, xp.where(wanted <= floor, back, wanted))
+        if passes >= PATIENT and passes % 2 == 0:
+            # steps crawl where one row decides and the others are saturated: halve the bracket
+            moved = xp.where(falling, far, back)
+        moved = xp.where(near, xp.clip(wanted, low, high), moved)
         # done at a bound that the slope points beyond, and at a stationary point
         stuck = (falling & (beta == ceiling)) | (~falling & (beta == floor)) | (slope == 0)
         moved = xp.where(stuck | done, beta, moved)
-        done = done | stuck | (xp.abs(moved - beta) <= tolerance * beta)
+        done = done | stuck | near
         beta = moved
     return beta, passes, bool(done.all())

@@ -69,9 +69,11 @@ def predict(model_file: Path, data: str, out: Path, force: bool, reference: str 
 
     X = encoder.transform(table)
     group = _groups(model, encoder, table)
-    prob = model.predict_proba(X, sensitive_features=decode(group, encoder.group_names))
+    members = decode(group, encoder.group_names)
+    prob = model.predict_proba(X, sensitive_features=members)
+    label = model.predict(X, sensitive_features=members)
     written = table.arrow(typed=is_parquet(out))
-    for name, values in zip(names, (*prob.T, model.predict(X)), strict=True):
+    for name, values in zip(names, (*prob.T, label), strict=True):
         written = written.append_column(name, [values.tolist()])
     write_batches(out, written.schema, written.to_batches())
     click.echo(f"{table.rows:,} predictions in {out}")
@@ -114,7 +116,7 @@ def _groups(
 
     from equipoise._inputs import shown
 
-    needed = hasattr(model, "temperatures_")
+    needed = bool(model.groups_) and hasattr(model.scaling_, "shares_")
     strict = needed and model.unseen_group == "error"
     remedy = "or train the model with --unseen-group global or mixture"
     group = np.full(table.rows, -1)

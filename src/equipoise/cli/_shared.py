@@ -8,7 +8,7 @@ import os
 import warnings
 from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -39,6 +39,31 @@ prob_option = click.option(
     multiple=True,
     help="Column with the probability of a class: one for each class, or a single one for the "
     "second label in sorted order.",
+)
+
+
+class _Shrinkage(click.ParamType):  # type: ignore[type-arg]
+    """The word auto, or a number that is not negative."""
+
+    name = "AUTO|ROWS"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return "auto" or a number."""
+        if value == "auto" or isinstance(value, float):
+            return value
+        try:
+            return click.FloatRange(min=0).convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"{value!r} is neither auto nor a number of rows", param, ctx)
+
+
+shrinkage_option = click.option(
+    "--shrinkage",
+    type=_Shrinkage(),
+    default="auto",
+    show_default=False,
+    help="How far a group's calibrator is pulled towards that of all rows: auto (the default), as "
+    "far as the data warrant, or a number of rows; 0 is not at all.",
 )
 
 

@@ -15,6 +15,7 @@ from equipoise.cli._shared import (
     find_reference,
     measure,
     reference_option,
+    shrinkage_option,
 )
 from equipoise.cli._training_table import (
     COUNT,
@@ -114,17 +115,13 @@ def _or_none(_ctx: click.Context, _param: click.Parameter, text: str) -> str | N
 )
 @click.option(
     "--calibrate",
-    type=click.Choice(("group", "common", "none")),
+    type=click.Choice(("group", "bcts", "common", "none")),
     default="group",
     callback=_or_none,
-    help="A temperature for each group, one for all, or none.",
+    help="A temperature for each group, a temperature and a bias for each class and group (bcts), "
+    "one temperature for all, or none.",
 )
-@click.option(
-    "--shrinkage",
-    type=click.FloatRange(min=0),
-    default=20.0,
-    help="Shrinkage strength in pseudo-rows: a group's own weight is n / (n + shrinkage).",
-)
+@shrinkage_option
 @unseen_group_option
 @reference_option
 @click.option(
@@ -205,7 +202,7 @@ def _show(report: AuditReport, model: GroupwiseMLPClassifier, what: str, out: Pa
     from equipoise._inputs import shown
 
     lines = [("epochs", f"{model.n_iter_} run, the weights of epoch {model.best_epoch_} kept")]
-    if model.scaling_ is not None:
+    if hasattr(model, "temperature_"):
         own = getattr(model, "temperatures_", {})
         each = [f"{shown(g)}: {own[g]:.3f}" for g in model.groups_ if own]
         lines.append(("temperature", "; ".join([*each, f"common: {model.temperature_:.3f}"])))

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from equipoise._files import write_model
 from equipoise._inputs import decode, from_plain, shown, to_plain
-from equipoise.calibration import GroupTemperatureScaling
+from equipoise.calibration import GroupTemperatureScaling, Shrinkage
 from equipoise.datasets import Split
 from equipoise.search._choice import check_objective, within_slack
 from equipoise.search._plan import POOLED, pooled_groups, splits_of, trials_of
@@ -146,7 +146,7 @@ class FrontierSearch(GroupEstimator):
         batch_size: int = 256,
         min_group_size: int = 30,
         small_groups: Literal["pool", "keep", "error"] = "pool",
-        shrinkage: float = 20.0,
+        shrinkage: Shrinkage = "auto",
         unseen_group: Literal["error", "global", "mixture"] = "error",
         sensitive_columns: str | list[str] | None = None,
         reference_group: Any = None,

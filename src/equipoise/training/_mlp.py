@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -17,7 +17,9 @@ from equipoise._files import write_model
 from equipoise._inputs import decode, split_columns
 from equipoise.calibration import (
     CalibrationWarning,
+    GroupCalibrator,
     GroupTemperatureScaling,
+    Shrinkage,
     TemperatureScaling,
     softmax,
 )
@@ -25,12 +27,14 @@ from equipoise.datasets import Part, Preprocessor, Split
 from equipoise.training._engine import Config, epochs_of
 from equipoise.training._epoch_metrics import BOUNDS
 from equipoise.training._estimator import GroupEstimator
+from equipoise.training._export import network_to_onnx
 from equipoise.training._names import LOSS_NAMES, STOPPING
 from equipoise.training._rho import resolve_rho
 from equipoise.training._rows import checked_rows, group_shares, hold_out, reference_place
 from equipoise.training._run_columns import run_column
 
 Floats = NDArray[np.float64]
+Scaling = TemperatureScaling | GroupCalibrator
 
 
 class GroupwiseMLPClassifier(GroupEstimator):
@@ -65,13 +69,15 @@ class GroupwiseMLPClassifier(GroupEstimator):
     validation_fraction
         Share of the rows held out, stratified by label and group.
     calibrate
-        "group": a temperature per group; "common": one for all; None.
+        "group": a temperature per group; "bcts": a temperature and a bias per class and group,
+        which can change predictions; "common": one temperature for all; None.
     shrinkage
-        Shrinkage strength in pseudo-rows: a group's own weight is n / (n + shrinkage), as in
-        `GroupTemperatureScaling`. `history_` is measured without shrinkage.
+        How far a group's parameters are pulled towards the common ones, as in `GroupCalibrator`:
+        "auto", as far as the data warrant, or a number of rows. `history_` is measured without
+        shrinkage, and for "bcts" with temperatures.
     unseen_group
         What `predict_proba` does without a known group: "error", "global" or "mixture". `predict`
-        needs no groups.
+        needs groups only for "bcts".
     sensitive_columns
         Names of the columns of X that hold the group, which are then not features. Groups are so
         split with the rows in cross-validation. Otherwise pass `sensitive_features`.
@@ -87,7 +93,8 @@ class GroupwiseMLPClassifier(GroupEstimator):
     groups_ : the groups' own values, sorted; empty if fitted without
     reference_group_ : the group that PE compares the others with; None without groups
     temperatures_ : dict from group to temperature, where `calibrate="group"` and there are groups
-    temperature_ : float, the common temperature, where `calibrate` is not None
+    temperature_ : float, the common temperature, where `calibrate` is "group" or "common"
+    scaling_ : the fitted calibrator of the logits; None where `calibrate` is None
     history_ : dict from metric to a list with a value per epoch
     best_epoch_, n_iter_ : the epoch whose weights are kept, and the number of epochs run
     n_features_in_ : the number of features, without sensitive columns
@@ -117,8 +124,8 @@ class GroupwiseMLPClassifier(GroupEstimator):
         early_stopping: Literal["log_loss", "ece", "pe", "accuracy"] | None = "log_loss",
         patience: int = 20,
         validation_fraction: float = 0.125,
-        calibrate: Literal["group", "common"] | None = "group",
-        shrinkage: float = 20.0,
+        calibrate: Literal["group", "bcts", "common"] | None = "group",
+        shrinkage: Shrinkage = "auto",
         unseen_group: Literal["error", "global", "mixture"] = "error",
         sensitive_columns: str | list[str] | None = None,
         reference_group: Any = None,
@@ -182,8 +189,10 @@ class GroupwiseMLPClassifier(GroupEstimator):
                 f"early_stopping must be None or one of {', '.join(STOPPING)}, "
                 f"got {self.early_stopping!r}"
             )
-        if self.calibrate not in (None, "group", "common"):
-            raise ValueError(f"calibrate must be 'group', 'common' or None, got {self.calibrate!r}")
+        if self.calibrate not in (None, "group", "bcts", "common"):
+            raise ValueError(
+                f"calibrate must be 'group', 'bcts', 'common' or None, got {self.calibrate!r}"
+            )
         if not 0.0 < self.validation_fraction < 1.0:
             raise ValueError(
                 f"validation_fraction must be between 0 and 1, got {self.validation_fraction!r}"
@@ -208,8 +217,9 @@ class GroupwiseMLPClassifier(GroupEstimator):
         rho = resolve_rho(self.rho, self.groups_, share)
         config = Config(self.loss, rho, self.lam, int(seeds[1]), float(self.learning_rate))
         metrics = {"log_loss": "log_loss", "ece": "ece15", "pe": "pe", "accuracy": "accuracy"}
+        how = "group" if self.calibrate == "bcts" else self.calibrate
         names = {"loss": "train_loss"} | {
-            name: run_column("val", metric, self.calibrate) for name, metric in metrics.items()
+            name: run_column("val", metric, how) for name, metric in metrics.items()
         }
         self.history_: dict[str, list[float]] = {name: [] for name in names}
         best, self.best_epoch_, self.n_iter_ = np.inf, 0, 0
@@ -250,24 +260,23 @@ class GroupwiseMLPClassifier(GroupEstimator):
             "sample_weight": val.weight,
             "labels": tuple(range(len(self.classes_))),
         }
-        scaling: TemperatureScaling = TemperatureScaling(bounds=BOUNDS)
-        if self.calibrate == "group" and self.groups_:
-            scaling = GroupTemperatureScaling(
-                unseen_group=self.unseen_group, shrinkage=self.shrinkage, bounds=BOUNDS
-            )
+        scaling: Scaling = TemperatureScaling(bounds=BOUNDS)
+        policy: dict[str, Any] = {"unseen_group": self.unseen_group, "shrinkage": self.shrinkage}
+        if self.calibrate == "bcts" and len(np.unique(val.y)) == len(self.classes_):
+            scaling = GroupCalibrator(method="bcts", bounds=BOUNDS, **policy)
+        elif self.calibrate != "common" and self.groups_:
+            scaling = GroupTemperatureScaling(bounds=BOUNDS, **policy)
+        if self.groups_ and type(scaling) is not TemperatureScaling:
             known["sensitive_features"] = decode(val.group, self.groups_)
         with warnings.catch_warnings():
             # about few held-out rows: `temperatures_` shows the outcome
             warnings.simplefilter("ignore", CalibrationWarning)
             scaling.fit(self._forward(val.X), val.y, **known)
-        if isinstance(scaling, GroupTemperatureScaling):
-            for group in self.groups_:  # a group without held-out rows has the common temperature
-                scaling.temperatures_.setdefault(group, scaling.temperature_)
-                scaling.shares_.setdefault(group, 0.0)
-                scaling.trust_.setdefault(group, 0.0)
+        if hasattr(scaling, "add_groups"):
+            scaling.add_groups(self.groups_)  # some may have no held-out rows
         return self._set_scaling(scaling)
 
-    def _set_scaling(self, scaling: TemperatureScaling | None) -> None:
+    def _set_scaling(self, scaling: Scaling | None) -> None:
         self.scaling_ = scaling
         for name in ("temperature_", "temperatures_"):
             self.__dict__.pop(name, None)
@@ -309,12 +318,19 @@ class GroupwiseMLPClassifier(GroupEstimator):
         logits, group = self._logits(X, sensitive_features)
         if self.scaling_ is None:
             return softmax(logits)
-        if isinstance(self.scaling_, GroupTemperatureScaling):
-            return self.scaling_.predict_proba(logits, sensitive_features=group)
-        return self.scaling_.predict_proba(logits)
+        if isinstance(self.scaling_, TemperatureScaling):
+            if isinstance(self.scaling_, GroupTemperatureScaling):
+                return self.scaling_.predict_proba(logits, sensitive_features=group)
+            return self.scaling_.predict_proba(logits)
+        own = group if self.groups_ else None
+        return self.scaling_.predict_proba(logits, sensitive_features=own)
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the most probable labels; no temperature changes them, so no group is needed."""
+    def predict(self, X: Any, *, sensitive_features: Any = None) -> NDArray[Any]:
+        """Return the most probable labels; without biases, temperatures do not change them."""
+        if isinstance(getattr(self, "scaling_", None), GroupCalibrator):
+            best = self.predict_proba(X, sensitive_features=sensitive_features).argmax(axis=1)
+            decided: NDArray[Any] = self.classes_[best]
+            return decided
         logits, _ = self._logits(X, needed=False)
         labels: NDArray[Any] = self.classes_[logits.argmax(axis=1)]
         return labels
@@ -327,6 +343,36 @@ class GroupwiseMLPClassifier(GroupEstimator):
         `extra` is anything else that JSON holds; `load` gives it back as `extra_`.
         """
         write_model(path, *self._to_file(extra))
+
+    def to_onnx(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        group: str | Sequence[str] | None = None,
+    ) -> Any:
+        """Return the model as an ONNX graph of doubles, verified in onnxruntime.
+
+        The input "X" is (n, features), raw: missing values are NaN, and the graph imputes and
+        standardises. Each group column is an input of strings (n,), numbers written as 1 or 0.5
+        and truth values as true or false. The output "probabilities" is (n, K). A row with infinite
+        features gets NaN, and so does one whose group is new or missing under
+        `unseen_group="error"`. If a number differs from Python's by more than 1e-6, that is an
+        `equipoise.calibration.ExportError`, and nothing is written.
+
+        Parameters
+        ----------
+        path
+            File to write, whole or not at all.
+        group
+            Names of the group inputs; by default `sensitive_columns`, else "group", or "group_1",
+            "group_2" and so on.
+
+        Returns
+        -------
+        The `onnx.ModelProto`.
+        """
+        check_is_fitted(self, "layers_")
+        return network_to_onnx(self, path, group or self.sensitive_columns)
 
     def _to_file(
         self, extra: Mapping[str, Any] | None = None
@@ -360,7 +406,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
             self.layers_.append((weight, bias))
         scaling = about["scaling"]
         if scaling is not None:
-            grouped = scaling["format"] == "equipoise.GroupTemperatureScaling/1"
-            kind = GroupTemperatureScaling if grouped else TemperatureScaling
-            scaling = kind.from_dict(scaling)
+            kinds = (GroupTemperatureScaling, TemperatureScaling, GroupCalibrator)
+            formats = {f"equipoise.{kind.__name__}/1": kind for kind in kinds}
+            scaling = formats[scaling["format"]].from_dict(scaling)
         self._set_scaling(scaling)

@@ -1,0 +1,112 @@
+"""How far probabilities of groups' own calibrators are mixed with the common one's, by folds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.calibration._calibrators import Calibrator
+from equipoise.calibration._folds import Fold, clustered_folds, stratified_folds
+from equipoise.calibration._methods import METHODS
+from equipoise.calibration._rows import Rows
+
+Floats = NDArray[np.float64]
+
+STRENGTHS = (20.0, 80.0, 320.0, 1280.0, 5120.0, 1e12)
+"""Shrinkage in pseudo-rows to choose from; the last is the common calibrator for every group.
+
+One strength serves all groups and large ones decide it, so none is so small that a group of thirty
+rows, whose curve may be a step, would be left to itself."""
+
+FOLDS = 5
+
+
+def inner_folds(rows: Rows, clusters: NDArray[Any] | None) -> list[Fold]:
+    """Return folds of the rows, spread over label and group, without splitting a cluster."""
+    members = np.zeros(len(rows), np.int64) if rows.members is None else rows.members
+    codes = rows.codes.astype(np.int64)
+    if clusters is not None:
+        return clustered_folds(codes, members, clusters, FOLDS)
+    return stratified_folds(codes, members, FOLDS)
+
+
+def fit_each(rows: Rows, method: str, lacking: NDArray[np.bool_]) -> list[Calibrator]:
+    """Fit the common calibrator and one for each group, the common one where a group lacks rows."""
+    fit = METHODS[method].fit
+    assert fit is not None
+
+    def of(some: Rows) -> Calibrator:
+        return fit(some.scores.astype(np.float64, copy=False), some.codes, some.even_weight())
+
+    common = of(rows)
+    own = [common] * len(rows.groups)
+    for g in np.flatnonzero(~lacking):
+        own[g] = of(rows.take(rows.members == g))
+    return [common, *own]
+
+
+def mixed_losses(rows: Rows, method: str, lacking: NDArray[np.bool_], folds: list[Fold]) -> Floats:
+    """Return the out-of-fold -log p of each row's label, (strength, row)."""
+    losses = np.zeros((len(STRENGTHS), len(rows)))
+    for train, test in folds:
+        part = rows.take(train)
+        table = part.counts()
+        common, *own = fit_each(part, method, lacking | (table == 0).any(axis=1))
+        held = rows.take(test)
+        at = np.arange(len(test)), held.codes
+        base = common.apply(held.scores)[at]
+        ours = base.copy()
+        for g, calibrator in enumerate(own):
+            mine = np.asarray(held.members == g)
+            if mine.any() and calibrator is not common:
+                each = np.flatnonzero(mine)
+                ours[each] = calibrator.apply(held.scores[each])[
+                    np.arange(len(each)), held.codes[each]
+                ]
+        size = np.zeros(len(test))
+        if held.members is not None:
+            size = table.sum(axis=1)[held.members]
+        for i, strength in enumerate(STRENGTHS):
+            trust = np.divide(size, size + strength, out=np.zeros(len(size)), where=size > 0)
+            losses[i, test] = -np.log(np.maximum(trust * ours + (1.0 - trust) * base, 1e-300))
+    return losses
+
+
+def standard_error(
+    difference: Floats, rows: Rows, weight: Floats, clusters: NDArray[Any] | None
+) -> float:
+    """Return the standard error of a weighted sum over rows, those of a cluster being dependent."""
+    apart = weight * (difference - weight @ difference / weight.sum())
+    if clusters is not None:
+        apart = np.bincount(clusters.astype(np.int64), apart)
+    elif rows.repeats is not None:
+        apart = apart / np.sqrt(rows.repeats)  # of that many independent rows
+    return math.sqrt(float(apart @ apart))
+
+
+def best_strength(losses: Floats, rows: Rows, clusters: NDArray[Any] | None) -> int:
+    """Return which of `STRENGTHS` has the least of the losses (strength, row).
+
+    A larger one is preferred if its loss is within half a standard error: where groups do not
+    differ, the least of several noisy values is often not that of the common calibrator.
+    """
+    weight = rows.even_weight()
+    best = int(np.argmin(losses @ weight))
+    for i in range(len(losses) - 1, best, -1):
+        worse = losses[i] - losses[best]
+        if weight @ worse <= 0.5 * standard_error(worse, rows, weight, clusters):
+            return i
+    return best
+
+
+def mixing_strength(
+    rows: Rows, method: str, lacking: NDArray[np.bool_], clusters: NDArray[Any] | None
+) -> float:
+    """Return the shrinkage with the least out-of-fold log-loss."""
+    if len(rows.groups) < 2 or lacking.all():
+        return 0.0
+    losses = mixed_losses(rows, method, lacking, inner_folds(rows, clusters))
+    return STRENGTHS[best_strength(losses, rows, clusters)]
