@@ -379,7 +379,14 @@ def test_separable_groups_reach_the_bound(classes):
     with pytest.warns(BoundWarning, match=r"group 'b' \(T = .*: all of its 150 pred") as caught:
         fitted.fit(z, y, sensitive_features=group)
     assert list(caught[0].message.temperatures) == ["b"]
-    assert caught[0].message.rows == {}
+    assert "are correct once shifted by the bias, least confidently in rows" in str(
+        caught[0].message
+    )
+    rows = np.flatnonzero(group == "b")
+    prob = fitted.predict_proba(z[rows], sensitive_features=group[rows])
+    # the rows whose cross entropy falls fastest with 1 / T
+    pull = (prob * z[rows]).sum(axis=1) - z[rows, y[rows]]
+    assert caught[0].message.rows["b"] == rows[np.argsort(pull)[:3]].tolist()
     own = z[group == "b"]
     size = np.sqrt(((own - own.mean(axis=1, keepdims=True)) ** 2).mean())
     assert fitted.calibrators_["b"].temperature == pytest.approx(size / 20.0, rel=1e-9)
@@ -390,9 +397,12 @@ def test_a_bound_names_the_rows_that_drive_it():
     group = np.array(["a", "b"])[np.arange(300) % 2]
     own = np.flatnonzero(group == "b")
     y[own] = z[own].argmin(axis=1)  # always wrong
-    worst = own[np.argsort(-np.abs(z[own, 1] - z[own, 0]))[:3]]
     fitted = GroupCalibrator(method="bcts", shrinkage=0)
     with pytest.warns(BoundWarning, match=r"150 of 150 predictions are wrong, most") as caught:
         fitted.fit(z, y, sensitive_features=group)
+    # the rows whose cross entropy rises fastest with 1 / T
+    prob = fitted.predict_proba(z[own], sensitive_features=group[own])
+    pull = (prob * z[own]).sum(axis=1) - z[own, y[own]]
+    worst = own[np.argsort(-pull)[:3]]
     assert caught[0].message.rows["b"] == worst.tolist()
     assert f"rows {', '.join(map(str, worst))}, counted from 0" in str(caught[0].message)

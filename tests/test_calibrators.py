@@ -13,7 +13,13 @@ from scipy.special import softmax as scipy_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 
-from equipoise.calibration import METHODS, BoundWarning, softmax
+from equipoise.calibration import (
+    METHODS,
+    BoundWarning,
+    GroupCalibrator,
+    SmallGroupWarning,
+    softmax,
+)
 from equipoise.calibration._calibrator_set import CalibratorSet
 from equipoise.calibration._calibrators import OneVsRest, Steps
 from equipoise.calibration._rows import Rows
@@ -460,3 +466,17 @@ def test_no_repair_and_the_common_temperature_are_the_same_for_every_group(metho
     assert found.trust == {"f": 0.0, "m": 0.0}
     expected = {"none": 1.0, "common": grouped("temperature", z, y, 0.0).common.temperature}
     assert found.common.temperature == expected[method]
+
+
+@pytest.mark.parametrize("method", [m for m in METHODS if METHODS[m].fit])
+def test_a_class_of_one_row_is_not_chosen_by_folds(method):
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=400)
+    y = np.arange(400) == 7
+    group = np.arange(400) % 2
+    fitted = GroupCalibrator(method=method)
+    with pytest.warns(SmallGroupWarning, match="none of class True"):
+        fitted.fit(z, y, sensitive_features=group)
+    prob = fitted.predict_proba(z, sensitive_features=group)
+    common = fitted.calibrator_.apply(np.stack([np.zeros(400), z], axis=1))
+    np.testing.assert_allclose(prob, common, atol=1e-6)

@@ -79,7 +79,8 @@ def trained(tmp_path_factory):
     data = write_csv(folder / "people.csv", rows_of(240, 0))
     write_csv(folder / "new.csv", rows_of(30, 1, jobs=[*JOBS, "astronaut"]))
     fit(data, folder / "sex.model", "--drop", "id")
-    fit(data, folder / "global.model", "--drop", "id", "--unseen-group", "global", "--shrinkage", "0")
+    unseen = ("--unseen-group", "global", "--shrinkage", "0")
+    fit(data, folder / "global.model", "--drop", "id", *unseen)
     fit(data, folder / "common.model", "--drop", "id", "--calibrate", "common")
     fit(data, folder / "both.model", "--drop", "id", "--group", "race")
     return folder

@@ -335,6 +335,25 @@ def test_groups_of_one_class_or_one_row_are_pulled_not_refused(method):
     assert np.isfinite(model.predict_proba(z, sensitive_features=group)).all()
 
 
+@pytest.mark.parametrize("method", ["bcts", "temperature"])
+@pytest.mark.parametrize("shrinkage", ["auto", 20])
+def test_a_group_without_weight_gets_the_common_calibrator(method, shrinkage):
+    z, y, group = two_groups(200, (0.3, 1.8), (0.0, 1.0))
+    group[:30] = "c"
+    weight = np.where(group == "c", 0.0, 1.0)
+    model = GroupCalibrator(method=method, shrinkage=shrinkage)
+    with pytest.warns(SmallGroupWarning, match="common calibrator is used for group 'c'"):
+        model.fit(z, y, sensitive_features=group, sample_weight=weight)
+    assert model.calibrators_["c"] == model.calibrator_
+    assert model.trust_["c"] == 0.0
+    some = group != "c"
+    without = GroupCalibrator(method=method, shrinkage=shrinkage)
+    without.fit(z[some], y[some], sensitive_features=group[some])
+    for g in "ab":
+        theirs = without.calibrators_[g].temperature
+        assert model.calibrators_[g].temperature == pytest.approx(theirs, rel=1e-6)
+
+
 def test_the_papers_scaler_is_not_shrunk_unless_asked():
     z, y, group = two_groups(200, (0.6, 1.2))
     group[:20] = "c"

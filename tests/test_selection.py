@@ -246,7 +246,7 @@ def test_rows_of_a_cluster_are_not_independent():
 
 def test_of_very_many_rows_every_kth_is_compared(monkeypatch):
     z, y, group, _ = world("biased", 3001, 6)
-    monkeypatch.setattr("equipoise.calibration._selection.MOST", 1000)
+    monkeypatch.setattr("equipoise.calibration._mixing.MOST", 1000)
     rows = Rows(z, y, group, (0, 1), (0, 1))
     clusters = np.arange(3001) // 2
     assert select(rows, "auto") == select(rows.take(slice(None, None, 4)), "auto")
@@ -269,11 +269,10 @@ def test_words_never_contradict_the_interval(method, losses, gain, half):
     losses = {name: losses.get(name, 1.0) for name in CANDIDATES}
     if method != "none":
         gain = abs(gain) + 0.51 * half  # more than one standard error
-    elif gain > 0:
-        gain = min(gain, 0.51 * half)
     found = Selection(method, losses, gain, gain - half, gain + half)
     text = found.text
     assert ("chance" in text) == (found.low <= 0.0 < gain)
+    assert ("could outweigh" in text) == (method == "none" and found.low > 0.0)
     assert text.startswith("Nothing to repair" if method == "none" else "Chosen: ")
     assert "-0.0000)" not in text
     assert "(-0.0000 " not in text
@@ -307,6 +306,21 @@ def test_a_damaged_selection_is_refused(change):
 
 
 # --- few rows --------------------------------------------------------------------------------
+
+
+def test_few_rows_that_are_all_correct_do_not_make_it_certain():
+    odds = np.tile([1.5, -1.5, 2.0, -2.0], 5)
+    group = np.arange(20) % 2
+    model = auto(np.stack([np.zeros(20), odds], axis=1), (odds > 0).astype(int), group)
+    assert model.method_ == "none"
+    assert model.selection_.low > 0.0
+    assert "but one further row that is wrong could outweigh that" in model.selection_.text
+    # a thousand rows do
+    odds = np.tile(odds, 50)
+    group = np.arange(1000) % 2
+    model = auto(np.stack([np.zeros(1000), odds], axis=1), (odds > 0).astype(int), group)
+    assert model.method_ != "none"
+    assert model.selection_.low > 0.0
 
 
 @pytest.mark.parametrize("rows", [2, 3, 5, 10, 25])

@@ -128,7 +128,9 @@ def _groups(
     assert members is not None
     even, rows = _effective(weight, repeats, members, count)
     cells = problem.divided(members, count, even)
-    return pooled(cells, common, bounds, shrinkage, rows, slope_only=not biased)
+    own = pooled(cells, common, bounds, shrinkage, rows, slope_only=not biased)
+    theta = np.where(lacking[:, None], common, own.theta)
+    return dataclasses.replace(own, theta=theta, trust=np.where(lacking, 0.0, own.trust))
 
 
 def _effective(

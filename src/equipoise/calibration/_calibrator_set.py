@@ -18,7 +18,7 @@ from equipoise._inputs import (
     to_plain,
     warn_caller,
 )
-from equipoise.calibration._affine import group_affine
+from equipoise.calibration._affine import Affine, group_affine
 from equipoise.calibration._calibrators import (
     Calibrator,
     Mixture,
@@ -141,7 +141,7 @@ class CalibratorSet:
             trust, n_iter, converged = found.trust, found.n_iter, found.converged
             if warn:
                 reached = np.flatnonzero(found.at_bound & np.append(True, trust >= 0.5))
-                _warn_bound(rows, found.temperature, reached, absolute=bounds is not None)
+                _warn_bound(rows, found, reached, absolute=bounds is not None)
         else:
             strength = shrinkage
             if shrinkage == "auto":
@@ -248,8 +248,10 @@ def _share(value: Any) -> float:
     return float(value)
 
 
-def _warn_bound(rows: Rows, temperature: Floats, reached: Codes, *, absolute: bool) -> None:
+def _warn_bound(rows: Rows, found: Affine, reached: Codes, *, absolute: bool) -> None:
     """Warn of temperatures at a bound, and name the rows that drive them."""
+    if not len(reached):
+        return
     whose = (None, *rows.groups)
     reasons, driving = dict[Hashable, str](), dict[Hashable, list[int]]()
     for at in reached.tolist():
@@ -257,24 +259,28 @@ def _warn_bound(rows: Rows, temperature: Floats, reached: Codes, *, absolute: bo
         if at:
             own = np.flatnonzero(rows.members == at - 1)
         z, y = rows.scores[own].astype(np.float64), rows.codes[own]
-        t = float(temperature[at])
+        moved = z / found.temperature[at]
+        if found.bias is not None:
+            moved = moved + found.bias[at]
         # the slope of a row's cross entropy in 1 / T
-        pull = (softmax(z, t) * z).sum(axis=1) - z[np.arange(len(z)), y]
+        pull = (softmax(moved) * z).sum(axis=1) - z[np.arange(len(z)), y]
         if rows.weight is not None:
             pull = pull * rows.weight[own]
-        wrong = int((z.argmax(axis=1) != y).sum())
-        first = own[np.argsort(-pull, kind="stable")[:3]].tolist()
-        if wrong == 0:
-            reasons[whose[at]] = f"all of its {counted(len(own), 'prediction')} are correct"
+        flat = bool(pull.sum() > 0.0)  # an even larger temperature would be better
+        first = own[np.argsort(-pull if flat else pull, kind="stable")[:3]].tolist()
+        named = f"row{'s' * (len(first) > 1)} {', '.join(map(str, first))}, counted from 0"
+        count = counted(len(own), "prediction")
+        if flat:
+            wrong = int((z.argmax(axis=1) != y).sum())
+            reasons[whose[at]] = f"{wrong:,} of {count} are wrong, most confidently in {named}"
         else:
-            reasons[whose[at]] = (
-                f"{wrong:,} of {counted(len(own), 'prediction')} are wrong, most confidently in "
-                f"row{'s' * (len(first) > 1)} {', '.join(map(str, first))}, counted from 0"
-            )
-            driving[whose[at]] = first
-    if len(reached):
-        found = {whose[at]: float(temperature[at]) for at in reached.tolist()}
-        warn_caller(BoundWarning.of(found, reasons, driving, absolute=absolute))
+            right = int((moved.argmax(axis=1) == y).sum())
+            some = f"all of its {count}" if right == len(own) else f"{right:,} of {count}"
+            shifted = " once shifted by the bias" * (found.bias is not None)
+            reasons[whose[at]] = f"{some} are correct{shifted}, least confidently in {named}"
+        driving[whose[at]] = first
+    temperatures = {whose[at]: float(found.temperature[at]) for at in reached.tolist()}
+    warn_caller(BoundWarning.of(temperatures, reasons, driving, absolute=absolute))
 
 
 def _reasons(rows: Rows, method: str) -> tuple[dict[Hashable, str], Floats]:

@@ -78,8 +78,9 @@ class GroupCalibratedClassifier(
         A classifier or pipeline with `decision_function` or `predict_proba`. One in scikit-learn's
         `FrozenEstimator` is not fitted again; pass rows that it has not seen.
     method
-        "auto": the method with the least out-of-fold log-loss among no repair, a common
-        temperature, a temperature per group, and bcts, beta and isotonic per group. "bcts": a
+        "auto": the simplest of no repair, a common temperature, a temperature per group, and bcts,
+        beta and isotonic per group whose out-of-fold log-loss is within one standard error of the
+        least. "bcts": a
         temperature and a bias per class, so that each group's mean probabilities are its rates.
         "temperature", for those who must not change a prediction: scores are divided by a number.
         `GroupCalibrator` describes these and the others: platt, beta, isotonic, vector, common,

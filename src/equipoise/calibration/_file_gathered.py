@@ -1,9 +1,9 @@
 """Rows of a file in a form that fits into memory: kept whole, merged or sampled.
 
 Of two classes, up to a million rows are kept. Of more, those of one group whose log-odds differ by
-less than 1/256 get their mean, and those of one label and fold become one row; parameters fitted to merged
-rows differ by about 1e-6. Of K classes, up to a million / K rows are kept; of more, a random sample
-of that size, with fewer rows of the largest groups first.
+less than 1/256 get their mean, and those of one label and fold become one row; parameters fitted to
+merged rows differ by about 1e-6. Of K classes, up to a million / K rows are kept; of more, a random
+sample of that size, with fewer rows of the largest groups first.
 """
 
 from __future__ import annotations

@@ -57,8 +57,9 @@ class GroupCalibrator(ScoreEstimator):
     Parameters
     ----------
     method
-        "auto": the method with the least out-of-fold log-loss among no repair, a common
-        temperature, a temperature per group, and bcts, beta and isotonic per group. "bcts": a
+        "auto": the simplest of no repair, a common temperature, a temperature per group, and bcts,
+        beta and isotonic per group whose out-of-fold log-loss is within one standard error of the
+        least. "bcts": a
         temperature and a bias per class, so that each group's mean probabilities are its rates;
         for two classes, Platt scaling. "temperature": scores are divided by a number. "platt": a
         sigmoid with Platt's smoothed targets. "beta": a sigmoid that can bend differently at both

@@ -23,6 +23,16 @@ rows, whose curve may be a step, would be left to itself."""
 
 FOLDS = 5
 
+MOST = 50_000
+"""Rows that a choice by folds looks at; of more, every k-th."""
+
+
+def thinned(rows: Rows, clusters: NDArray[Any] | None) -> tuple[Rows, NDArray[Any] | None]:
+    """Return every k-th row and its cluster, so many that a choice by folds takes a second."""
+    if (stride := -(-len(rows) // MOST)) == 1:
+        return rows, clusters
+    return rows.take(slice(None, None, stride)), None if clusters is None else clusters[::stride]
+
 
 def inner_folds(rows: Rows, clusters: NDArray[Any] | None) -> list[Fold]:
     """Return folds of the rows, spread over label and group, without splitting a cluster."""
@@ -31,6 +41,11 @@ def inner_folds(rows: Rows, clusters: NDArray[Any] | None) -> list[Fold]:
     if clusters is not None:
         return clustered_folds(codes, members, clusters, FOLDS)
     return stratified_folds(codes, members, FOLDS)
+
+
+def every_class(rows: Rows, folds: list[Fold]) -> bool:
+    """Return whether every class has rows outside of every fold."""
+    return all(bool((rows.take(train).counts().sum(axis=0) > 0).all()) for train, _ in folds)
 
 
 def fit_each(rows: Rows, method: str, lacking: NDArray[np.bool_]) -> list[Calibrator]:
@@ -48,31 +63,39 @@ def fit_each(rows: Rows, method: str, lacking: NDArray[np.bool_]) -> list[Calibr
     return [common, *own]
 
 
-def mixed_losses(rows: Rows, method: str, lacking: NDArray[np.bool_], folds: list[Fold]) -> Floats:
-    """Return the out-of-fold -log p of each row's label, (strength, row)."""
-    losses = np.zeros((len(STRENGTHS), len(rows)))
+def mixed_losses(
+    rows: Rows, method: str, lacking: NDArray[np.bool_], folds: list[Fold]
+) -> tuple[Floats, Floats]:
+    """Return -log p of each row, out of fold, of its label and on average of all labels.
+
+    Both are (strength, row).
+    """
+    losses, averages = np.zeros((2, len(STRENGTHS), len(rows)))
     for train, test in folds:
         part = rows.take(train)
         table = part.counts()
         common, *own = fit_each(part, method, lacking | (table == 0).any(axis=1))
         held = rows.take(test)
-        at = np.arange(len(test)), held.codes
-        base = common.apply(held.scores)[at]
+        base = common.apply(held.scores)
         ours = base.copy()
         for g, calibrator in enumerate(own):
-            mine = np.asarray(held.members == g)
-            if mine.any() and calibrator is not common:
-                each = np.flatnonzero(mine)
-                ours[each] = calibrator.apply(held.scores[each])[
-                    np.arange(len(each)), held.codes[each]
-                ]
+            if calibrator is not common:
+                mine = np.flatnonzero(held.members == g)
+                ours[mine] = calibrator.apply(held.scores[mine])
         size = np.zeros(len(test))
         if held.members is not None:
             size = table.sum(axis=1)[held.members]
         for i, strength in enumerate(STRENGTHS):
             trust = np.divide(size, size + strength, out=np.zeros(len(size)), where=size > 0)
-            losses[i, test] = -np.log(np.maximum(trust * ours + (1.0 - trust) * base, 1e-300))
-    return losses
+            prob = trust[:, None] * ours + (1.0 - trust[:, None]) * base
+            losses[i, test], averages[i, test] = label_losses(prob, held.codes)
+    return losses, averages
+
+
+def label_losses(prob: Floats, codes: NDArray[Any]) -> tuple[Floats, Floats]:
+    """Return -log p of each row, of its label and on average of all labels."""
+    each = -np.log(np.maximum(prob, 1e-300))
+    return each[np.arange(len(each)), codes], each.mean(axis=1)
 
 
 def standard_error(
@@ -108,5 +131,9 @@ def mixing_strength(
     """Return the shrinkage with the least out-of-fold log-loss."""
     if len(rows.groups) < 2 or lacking.all():
         return 0.0
-    losses = mixed_losses(rows, method, lacking, inner_folds(rows, clusters))
+    rows, clusters = thinned(rows, clusters)
+    folds = inner_folds(rows, clusters)
+    if not every_class(rows, folds):  # nothing is known of what its rows would cost
+        return STRENGTHS[-1]
+    losses, _ = mixed_losses(rows, method, lacking, folds)
     return STRENGTHS[best_strength(losses, rows, clusters)]

@@ -118,8 +118,9 @@ class ConvergenceWarning(CalibrationWarning):
     @classmethod
     def of(cls, passes: int) -> Self:
         """Return the warning with its message."""
+        count = "1 pass" if passes == 1 else f"{passes} passes"
         return cls(
-            f"the calibrators did not converge in {passes} passes over the rows",
+            f"the calibrators did not converge in {count} over the rows",
             "look for extreme scores; scores of several hundred are usually not logits",
         )
 

@@ -51,10 +51,10 @@ DIALECT_NAMES = ("duckdb", "postgres", "bigquery", "snowflake", "spark")
 @click.option(
     "--method",
     type=click.Choice(METHOD_NAMES),
-    help="How scores become probabilities. auto (the default): the one with the least out-of-fold "
-    "log-loss among none, common (one temperature), temperature (one per group), bcts (a "
-    "temperature and a bias per group), beta and isotonic. Only none, common and temperature keep "
-    "every prediction.",
+    help="How scores become probabilities. auto (the default): the simplest whose out-of-fold "
+    "log-loss is within one standard error of the least, among none, common (one temperature), "
+    "temperature (one per group), bcts (a temperature and a bias per group), beta and isotonic. "
+    "Only none, common and temperature keep every prediction.",
 )
 @shrinkage_option
 @click.option(
