@@ -166,6 +166,11 @@ def goals(results: Results, names: Names) -> list[str]:
             f"{counted(held_in, total, 'cases')}. The largest ratio is {ratios[worst]:.2f} "
             f"({title(worst)})."
         )
+    quick = {m: [_ratio(cells, m, names.mcgrad) < 0.1 for cells in results.values()]
+             for m in names.ours if m != names.default}  # fmt: skip
+    always = [m for m, under in quick.items() if all(under)]
+    if always:
+        paragraphs[-1] += f" Under a tenth of {names.mcgrad} in every case: {', '.join(always)}."
     return paragraphs
 
 
@@ -180,6 +185,11 @@ def our_best(results: Results, names: Names) -> str:
     text = f"Of our methods, {best} has the least log-loss in the mean over all cases"
     if best != single:
         text += f"; of those that keep one model, {single}"
+    if best.endswith("ensemble"):
+        text += (
+            ". An ensemble is not the default: it keeps five models instead of one, cannot be "
+            "exported, and its predictions are no model's own"
+        )
     return f"{text}. The default is {names.default}."
 
 

@@ -256,3 +256,23 @@ def test_rows_of_clusters_are_all_kept():
     for group, own in plain.calibrators_.items():
         assert found.calibrator.calibrators_[group].temperature == pytest.approx(own.temperature)
     assert found.measured.how == "out of fold (5 folds, each person in one)"
+
+
+@pytest.mark.parametrize("holdout", ["0.4", "o.csv"])
+def test_clusters_in_several_parts_of_the_rows_held_out(monkeypatch, holdout):
+    """Rows of one person far apart in the file count as one person."""
+    frame = pd.concat([table_of(300), table_of(300)]).assign(person=np.tile(np.arange(300), 2))
+    frame.to_csv("d.csv", index=False)
+    frame.to_csv("o.csv", index=False)
+    options = {"method": "bcts", "cluster": "person"}
+    options["holdout"] = holdout if holdout.endswith("csv") else float(holdout)
+    whole = FileCalibration.fit("d.csv", **COLUMNS, **options).measured
+    monkeypatch.setattr("equipoise._files._batches.BATCH", 50)
+    parts = FileCalibration.fit("d.csv", **COLUMNS, **options).measured
+    assert parts.gains == whole.gains
+    assert parts.before == whole.before
+    del options["cluster"]
+    apart = FileCalibration.fit("d.csv", **COLUMNS, **options).measured
+    if holdout == "o.csv":  # each person is there twice, so the interval is wider by root 2
+        widths = [m.gains[None].high - m.gains[None].low for m in (whole, apart)]
+        assert widths[0] == pytest.approx(2**0.5 * widths[1], rel=1e-6)

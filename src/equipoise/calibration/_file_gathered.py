@@ -8,13 +8,14 @@ sample of that size, with fewer rows of the largest groups first.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from equipoise._inputs import InputError, counted
-from equipoise.calibration._file_rows import Coded, Part, mixed, uniform
+from equipoise.calibration._file_rows import Coded, Part, joined, mixed, uniform
 from equipoise.calibration._folds import clustered_folds, stratified_folds
 from equipoise.calibration._rows import Rows
 from equipoise.calibration._scores import SMALLEST, scores_of
@@ -63,17 +64,7 @@ class Gathered:
     @property
     def kept(self) -> Part | None:
         """All rows as one part, where they were kept."""
-        if self._small is not None:
-            return None
-        parts = self._parts
-        cluster = None
-        if parts[0].cluster is not None:
-            cluster = np.concatenate([p.cluster for p in parts if p.cluster is not None])
-        prob, label, member = (
-            np.concatenate([getattr(p, name) for p in parts])
-            for name in ("prob", "label", "member")
-        )
-        return Part(prob, label, member, cluster, 0)
+        return None if self._small is not None else joined(self._parts)
 
     def fold(self, part: Part) -> Ints:
         """Return the fold of each row of a file that is not kept."""
@@ -162,13 +153,11 @@ class _Sampled:
         self.size = sum(len(part) for part, _, _ in thinned)
 
     def result(self) -> tuple[Part, Floats, Floats, Ints]:
-        prob, label, member = (
-            np.concatenate([getattr(part, name) for part, _, _ in self._kept])
-            for name in ("prob", "label", "member")
-        )
+        part = joined([part for part, _, _ in self._kept])
         fold = np.concatenate([fold for _, _, fold in self._kept])
-        weight = 1.0 / self._share[member]
-        return Part(scores_of(prob), label, member, None, 0), weight, np.ones(len(label)), fold
+        weight = 1.0 / self._share[part.member]
+        part = dataclasses.replace(part, prob=scores_of(part.prob))
+        return part, weight, np.ones(len(part)), fold
 
 
 def to_fit(gathered: Gathered, coded: Coded, *, crossed: bool) -> tuple[Rows, Ints, Ints | None]:

@@ -15,7 +15,7 @@ from equipoise._files import Reader, reader
 from equipoise._inputs import InputError, shown
 from equipoise.calibration._calibrator_set import CalibratorSet
 from equipoise.calibration._file_gathered import FOLDS, Gathered
-from equipoise.calibration._file_rows import Coded, Part
+from equipoise.calibration._file_rows import Coded, Part, joined
 from equipoise.calibration._group_calibrator import GroupCalibrator, fit_method
 from equipoise.calibration._rows import Rows
 from equipoise.calibration._scores import scores_of
@@ -159,6 +159,8 @@ def measured(how: str, parts: Iterable[Part], coded: Coded, calibrated: Calibrat
     """Sum up rows before and after."""
     tables: list[AuditTable] = []
     size = len(coded.groups)
+    if coded.columns.cluster is not None:  # the rows of one cluster may be in several parts
+        parts = [joined(list(parts))]
     # per group: number of units, sum and sum of squares of the differences of the log-loss
     moments, rows = np.zeros((3, 1 + size)), 0
     for part in parts:

@@ -64,6 +64,17 @@ class Part:
         return np.arange(self.start, self.start + len(self))
 
 
+def joined(parts: Sequence[Part]) -> Part:
+    """Return all rows as one part."""
+    cluster = None
+    if parts[0].cluster is not None:
+        cluster = np.concatenate([p.cluster for p in parts if p.cluster is not None])
+    prob, label, member = (
+        np.concatenate([getattr(p, name) for p in parts]) for name in ("prob", "label", "member")
+    )
+    return Part(prob, label, member, cluster, 0)
+
+
 @dataclasses.dataclass(frozen=True)
 class Columns:
     """Names of the columns of a file of predictions."""
