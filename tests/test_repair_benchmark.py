@@ -292,9 +292,9 @@ def test_the_choice_among_ours():
     made = results(losses={"equipoise bcts": 0.45, "equipoise auto, ensemble": 0.4})
     assert page.our_best(made, NAMES) == (
         "Of our methods, equipoise auto, ensemble has the least log-loss in the mean over all "
-        "cases; of those that keep one model, equipoise bcts. An ensemble is not the default: it keeps five models "
-        "instead of one, cannot be exported, and its predictions are no model's own. The default "
-        "is equipoise auto."
+        "cases; of those that keep one model, equipoise bcts. An ensemble is not the default: it "
+        "keeps five models instead of one, cannot be exported, and its predictions are no model's "
+        "own. The default is equipoise auto."
     )
     _, lines = page.our_choice(made, NAMES)
     assert [line[:4] for line in lines] == [
