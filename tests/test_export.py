@@ -34,10 +34,12 @@ from equipoise.calibration import (
     ExportError,
     FileCalibration,
     GroupCalibrator,
+    OnnxGraph,
     UnseenGroupError,
     _export_onnx,
     _export_sql,
     _sql_trees,
+    run_onnx,
 )
 from equipoise.calibration._calibrator_set import CalibratorSet
 from equipoise.calibration._calibrators import OneVsRest, Steps, Temperature
@@ -748,3 +750,11 @@ def test_the_guide(tmp_path, monkeypatch, capsys):
     assert {"repair.json", "repair.sql", "repair_spark.sql", "repair.onnx"} <= {
         path.name for path in Path().iterdir()
     }
+
+
+def test_a_graph():
+    graph = OnnxGraph()
+    x = graph.input("x", ["n", 2])
+    graph.output("y", graph.op("Mul", x, graph.constant(2.0)), ["n", 2])
+    found = run_onnx(graph.model("twice x", {}), {"x": np.array([[1.0, 2.0]])})
+    assert found.tolist() == [[2.0, 4.0]]

@@ -21,16 +21,7 @@ WHAT = "ONNX"
 
 
 class OnnxGraph:
-    """Nodes of a graph, in the order they are added; a value is the name of a node's output.
-
-    Examples
-    --------
-    >>> graph = OnnxGraph()
-    >>> x = graph.input("x", ["n", 2])
-    >>> graph.output("y", graph.op("Mul", x, graph.constant(2.0)), ["n", 2])
-    >>> run_onnx(graph.model("twice x", {}), {"x": np.array([[1.0, 2.0]])}).tolist()
-    [[2.0, 4.0]]
-    """
+    """Nodes of a graph, in the order they are added; a value is the name of a node's output."""
 
     def __init__(self) -> None:
         need("onnx", "export", "1.17", what=WHAT)
