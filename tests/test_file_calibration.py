@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from scipy.stats import t
 
 from equipoise import GroupCalibrator
 from equipoise.calibration import METHODS, FileCalibration, UnseenGroupError
@@ -106,7 +107,7 @@ def test_a_share_of_the_rows_is_held_out():
     rows = int(fitted.measured.before["rows"].sum())
     assert 900 < rows < 1100
     shown = command("d.csv", "--method", "bcts", "--holdout", "0.25")
-    assert "Repair of d.csv, measured on the 25% of rows held out" in shown
+    assert "Repair of d.csv, measured on held-out rows (a share of 0.25)" in shown
     again = GroupCalibrator.load("t.json")
     assert again.calibrators_ == fitted.calibrator.calibrators_
     whole = FileCalibration.fit("d.csv", **COLUMNS, method="bcts").calibrator
@@ -125,7 +126,7 @@ def test_another_file_is_measured_on(ending):
     fitted.fit(frame["p"], frame["y"], sensitive_features=frame["sex"])
     after = fitted.predict_proba(other["p"], sensitive_features=other["sex"])[:, 1]
     gain = losses(other, other["p"]) - losses(other, after)
-    error = 1.96 * gain.std() / len(gain) ** 0.5
+    error = t.ppf(0.975, len(gain) - 1) * gain.std(ddof=1) / len(gain) ** 0.5
     assert (
         f"The repair lowers the log-loss by {gain.mean():.4f} "
         f"({gain.mean() - error:.4f} to {gain.mean() + error:.4f})."
@@ -275,4 +276,5 @@ def test_clusters_in_several_parts_of_the_rows_held_out(monkeypatch, holdout):
     apart = FileCalibration.fit("d.csv", **COLUMNS, **options).measured
     if holdout == "o.csv":  # each person is there twice, so the interval is wider by root 2
         widths = [m.gains[None].high - m.gains[None].low for m in (whole, apart)]
-        assert widths[0] == pytest.approx(2**0.5 * widths[1], rel=1e-6)
+        student = t.ppf(0.975, 299) / t.ppf(0.975, 599) * (300 / 299 * 599 / 600) ** 0.5
+        assert widths[0] == pytest.approx(2**0.5 * widths[1] * student, rel=1e-6)

@@ -141,12 +141,14 @@ def test_audit_calibrate_and_python_agree(tmp_path, monkeypatch, classes, how):
 
     # the table of calibrate shows the figures before, of the same rows
     shown = re.findall(
-        r"^ *(all|f|m) +[\d,]+ +before +(0\.\d{4}) \(.*?\) +(0\.\d{4}) ", calibrated.output, re.M
+        r"^ *(all rows|f|m) +[\d,]+ +before +(0\.\d{4}) \(.*?\) +(0\.\d{4}) ",
+        calibrated.output,
+        re.M,
     )
-    values = {"all": arrays.overall, **arrays.groups}
+    values = {"all rows": arrays.overall, **arrays.groups}
     assert shown == [
         (g, f"{values[g]['classwise_ece']:.4f}", f"{values[g]['log_loss']:.4f}")
-        for g in ("all", "f", "m")
+        for g in ("all rows", "f", "m")
     ]
     before = fitted.measured.before
     assert before["bin_count"].tolist() == arrays.table["bin_count"].tolist()

@@ -12,7 +12,7 @@ from scipy.special import expit, log_softmax, softmax
 
 from calibration_worlds import drawn, expected_loss
 from equipoise.calibration import METHODS, CalibrationWarning, GroupCalibrator, Selection
-from equipoise.calibration._mixing import inner_folds
+from equipoise.calibration._mixing import inner_folds, thinned
 from equipoise.calibration._rows import Rows
 from equipoise.calibration._selection import CANDIDATES, LEAST, select
 
@@ -244,15 +244,40 @@ def test_rows_of_a_cluster_are_not_independent():
     assert found.high - found.low > 1.7 * (apart.high - apart.low)
 
 
-def test_of_very_many_rows_every_kth_is_compared(monkeypatch):
-    z, y, group, _ = world("biased", 3001, 6)
-    monkeypatch.setattr("equipoise.calibration._mixing.MOST", 1000)
-    rows = Rows(z, y, group, (0, 1), (0, 1))
-    clusters = np.arange(3001) // 2
-    assert select(rows, "auto") == select(rows.take(slice(None, None, 4)), "auto")
-    assert select(rows, "auto", clusters) == select(
-        rows.take(slice(None, None, 4)), "auto", clusters[::4]
-    )
+@pytest.mark.parametrize("order", ["random", "labels alternate", "groups alternate", "sorted"])
+def test_of_very_many_rows_a_sample_is_compared(monkeypatch, order):
+    z, y, group, _ = world("biased", 6000, 6)
+    monkeypatch.setattr("equipoise.calibration._mixing.MOST", 2000)
+    key = {"random": np.arange(6000), "sorted": z[:, 1] - z[:, 0]}.get(order)
+    if key is None:  # one of each kind in turn, as long as there are any
+        kind = y if order.startswith("labels") else group
+        key = np.empty(6000)
+        for value in (0, 1):
+            key[kind == value] = np.arange((kind == value).sum()) + value / 2
+    by = np.argsort(key, kind="stable")
+    rows = Rows(z[by], y[by], group[by], (0, 1), (0, 1))
+    found = select(rows, "auto")
+    assert 1800 < found.sample < 2200
+    assert f"Chosen on a sample of {found.sample:,} rows: " in found.text
+    monkeypatch.setattr("equipoise.calibration._mixing.MOST", 10**6)
+    whole = select(rows, "auto")
+    assert (whole.sample, whole.method) == (0, found.method)
+    error = (found.high - found.low) / 3.92
+    assert abs(found.gain - whole.gain) < 3 * error
+
+
+def test_rare_labels_are_not_lost_in_a_sample(monkeypatch):
+    rng = np.random.default_rng(0)
+    z = rng.normal(0.0, 1.0, (40_000, 2))
+    y = (rng.random(40_000) < 0.002).astype(int)
+    monkeypatch.setattr("equipoise.calibration._mixing.MOST", 2000)
+    rows, _ = thinned(Rows(z, y, np.zeros(40_000, int), (0,), (0, 1)), None)
+    assert (rows.codes == 1).sum() == y.sum()
+    assert rows.weight[rows.codes == 0].sum() == pytest.approx((y == 0).sum(), rel=0.05)
+    clusters = np.arange(40_000) // 2
+    some, ids = thinned(Rows(z, y, None, (), (0, 1)), clusters)
+    assert len(some) == len(ids)
+    assert (np.bincount(ids)[np.unique(ids)] == 2).all()  # whole clusters
 
 
 # --- the words -------------------------------------------------------------------------------

@@ -90,6 +90,8 @@ def group_affine(
     temperature, bias = problem.original(common[None])
     if count:
         limits = low[1:], high[1:]
+        if shrinkage != 0.0:  # a group with scores of another size may get the common parameters
+            limits = np.full(count, low.min()), np.full(count, high.max())
         own = _groups(
             problem, common, limits, members, lacking, weight, repeats, shrinkage, biased=biased
         )

@@ -194,6 +194,7 @@ class CalibratorSet:
     def apply(self, scores: NDArray[Any], slots: Codes, unseen_group: str = "global") -> Floats:
         """Return probabilities (n, K) of scores (n, K); a slot of -1 falls under the policy."""
         calibrators: list[Calibrator] = [*self.own.values(), self.common]
+        scores = scores.astype(np.float64, copy=False)
         temperatures = [c.temperature for c in calibrators if isinstance(c, Temperature)]
         if len(temperatures) == len(calibrators):  # all rows at once, which is faster
             prob = softmax(scores, np.array(temperatures)[slots][:, None])
@@ -232,11 +233,16 @@ class CalibratorSet:
     def from_dict(cls, data: dict[str, Any], n_classes: int) -> Self:
         """Undo `to_dict`; raise for anything else."""
         rows = [(from_plain(row["group"]), row) for row in data["groups"]]
+        shares = {group: _share(row["share"]) for group, row in rows}
+        if len(shares) < len(rows):
+            raise ValueError("a group is there twice")
+        if shares and abs(sum(shares.values()) - 1.0) > 1e-6:
+            raise ValueError("the shares of its groups do not add up to 1")
         return cls(
             calibrator_of(data, n_classes),
             {group: calibrator_of(row, n_classes) for group, row in rows},
             {group: _share(row["trust"]) for group, row in rows},
-            {group: _share(row["share"]) for group, row in rows},
+            shares,
             int(data["n_iter"]),
             bool(data["converged"]),
         )

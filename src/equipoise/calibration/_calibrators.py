@@ -91,6 +91,13 @@ class Steps:
     thresholds: tuple[float, ...]
     values: tuple[float, ...]
 
+    def __post_init__(self) -> None:
+        ends, values = np.array(self.thresholds), np.array(self.values)
+        if not len(ends) or ends.shape != values.shape or (np.diff(ends) < 0.0).any():
+            raise ValueError("a curve needs a value for each threshold, and these in order")
+        if not ((values >= 0.0) & (values <= 1.0)).all():
+            raise ValueError("a value of a curve is not within 0..1")
+
     def __call__(self, s: Floats) -> Floats:
         return np.asarray(np.interp(s, self.thresholds, self.values))
 
@@ -141,6 +148,10 @@ class Mixture:
     weights: tuple[float, ...]
     calibrators: tuple[Calibrator, ...]
 
+    def __post_init__(self) -> None:
+        if min(self.weights, default=-1.0) < 0.0 or abs(sum(self.weights) - 1.0) > 1e-6:
+            raise ValueError(f"the weights {self.weights!r} do not add up to 1")
+
     def apply(self, scores: Floats) -> Floats:
         """Return probabilities (n, K) of scores (n, K)."""
         parts = zip(self.weights, self.calibrators, strict=True)
@@ -158,7 +169,7 @@ def shrunk(own: Calibrator, common: Calibrator, trust: float) -> Calibrator:
     """
     if trust in (0.0, 1.0):
         return own if trust else common
-    return Mixture((trust, 1.0 - trust), (own, common))
+    return Mixture((float(trust), 1.0 - float(trust)), (own, common))
 
 
 # --- files -----------------------------------------------------------------------------------

@@ -37,7 +37,12 @@ from equipoise.calibration._estimator_file import read_estimator, write_estimato
 from equipoise.calibration._export import Exportable
 from equipoise.calibration._exporting import Exported
 from equipoise.calibration._folds import folds_of
-from equipoise.calibration._group_calibrator import check_method, method_of, method_to_dict
+from equipoise.calibration._group_calibrator import (
+    check_kind,
+    check_method,
+    method_of,
+    method_to_dict,
+)
 from equipoise.calibration._methods import METHODS
 from equipoise.calibration._out_of_fold import (
     SCORES,
@@ -51,7 +56,7 @@ from equipoise.calibration._rows import Rows
 from equipoise.calibration._saving import SavedAsJson, is_json
 from equipoise.calibration._scores import warn_clipped
 from equipoise.calibration._selection import select
-from equipoise.calibration._warnings import NoGroupsWarning
+from equipoise.calibration._warnings import CalibrationWarning, NoGroupsWarning
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -277,17 +282,24 @@ class GroupCalibratedClassifier(
         if self.method == "auto":
             self.selection_ = select(rows, self.shrinkage, together)
             self.method_ = self.selection_.method
-        sets = [
-            CalibratorSet.fit(
-                rows.take(part),
-                self.method_,
-                self.shrinkage,
-                clusters=None if together is None else together[part],
-            )
-            for part in parts
-        ]
-        self._keep(estimators, sets)
+        self._keep(estimators, [self._fit_part(rows, part, together) for part in parts])
         return self
+
+    def _fit_part(self, rows: Rows, part: Any, clusters: Ints | None) -> CalibratorSet:
+        """Fit calibrators to some rows: temperatures, if the method needs classes they lack."""
+        own, method = rows.take(part), self.method_
+        lacking = own.counts().sum(axis=0) == 0
+        if METHODS[method].every_class and self.ensemble and lacking.any():
+            label = self.classes_.tolist()[int(np.argmax(lacking))]
+            warn_caller(
+                CalibrationWarning(
+                    f"a fold has no rows of class {label!r}, so its calibrators are temperatures",
+                    "use fewer folds, or ensemble=False",
+                )
+            )
+            method = "temperature"
+        together = None if clusters is None else clusters[part]
+        return CalibratorSet.fit(own, method, self.shrinkage, clusters=together)
 
     def _keep(self, estimators: list[Any], sets: list[CalibratorSet]) -> None:
         """Set the fitted attributes."""
@@ -492,6 +504,9 @@ class GroupCalibratedClassifier(
         self._check_params()
         estimators = self.estimator if isinstance(self.estimator, list) else [self.estimator]
         sets = [CalibratorSet.from_dict(one, len(self.classes_)) for one in data["sets"]]
+        self.method_, self.selection_ = method_of(data)
+        for one in sets:
+            check_kind(one, self.method_)
         if len(estimators) != len(sets):
             raise ValueError(f"it has calibrators for {counted(len(sets), 'estimator')}")
         for estimator in estimators:
@@ -502,7 +517,6 @@ class GroupCalibratedClassifier(
                     f"it is for the classes {self.classes_.tolist()!r}, but the estimator knows "
                     f"{known!r}"
                 )
-        self.method_, self.selection_ = method_of(data)
         self.estimator = estimators[0]
         self._keep(estimators, sets)
 

@@ -54,12 +54,15 @@ class Exportable:
         Whether the input is probabilities, else logits.
     unseen_group
         "error", "global" or "mixture".
+    trimmed
+        Whether spaces around a group's text do not matter, as in files.
     """
 
     calibrators: CalibratorSet
     classes: tuple[Any, ...]
     from_proba: bool
     unseen_group: str
+    trimmed: bool = False
 
     @property
     def keys(self) -> list[Key]:
@@ -120,15 +123,22 @@ class Grid:
         return [[None if g is None else g[j] for g in self.groups] for j in range(count)]
 
 
-def grid_of(what: Exportable, *, single: bool = False) -> Grid:
-    """Return the rows to verify calibrators on; `single` for an input of one column."""
+def grid_of(what: Exportable, *, single: bool = False, padded: bool = False) -> Grid:
+    """Return the rows to verify calibrators on; `single` for an input of one column.
+
+    `padded` adds groups with spaces around their text.
+    """
     sound, faulty = _points(what, single=single)
     each = np.concatenate([sound, faulty])
     members: list[Key | None] = [*what.keys, *_unseen_keys(what), None]
     known = len(what.calibrators.own)
+    places = [i if i < known else -1 for i in range(len(members))]
+    for i, key in enumerate(what.keys if padded else ()):
+        if any(isinstance(value, str) for value in key):
+            members.append(tuple(f" {v}  " if isinstance(v, str) else v for v in key))
+            places.append(i)
     values = np.tile(each, (len(members), 1))
-    slots = np.repeat(np.arange(len(members)), len(each))
-    slots[slots >= known] = -1
+    slots = np.repeat(places, len(each))
     fine = np.tile(np.arange(len(each)) < len(sound), len(members))
     expected = np.full(values.shape, np.nan)
     rounding = np.zeros(values.shape)

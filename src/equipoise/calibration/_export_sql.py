@@ -181,7 +181,7 @@ def _verify(what: Exportable, prob: list[str], group: list[str]) -> tuple[str, f
     """Run the expressions in DuckDB; return its version, the largest difference and the rows."""
     duckdb = need("duckdb", at_least="1.4.4", what="verifying SQL")
     single = len(prob) == 1
-    grid = grid_of(what, single=single)
+    grid = grid_of(what, single=single, padded=what.trimmed)
     trees = trees_of(what, prob, group, DIALECTS["duckdb"][1])
     texts = [_text(tree, "duckdb") for tree in trees]
     raising = grid.unseen & grid.sound & (what.unseen is None)

@@ -110,5 +110,6 @@ class CalibratedRows:
         for row, code, count in zip(rows, codes, np.bincount(local).tolist(), strict=True):
             if code < 0:
                 group = row[0] if len(row) == 1 else row
-                self.unseen[None if None in row else group] += count
+                lacking = None in row or "" in row
+                self.unseen[None if lacking else group] += count
         return codes[local]

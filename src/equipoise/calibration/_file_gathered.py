@@ -131,6 +131,8 @@ class _Sampled:
         self.size = 0
 
     def add(self, part: Part) -> None:
+        if not len(part):
+            return
         most = int(part.member.max()) + 1
         self._share = np.pad(self._share, (0, max(0, most - len(self._share))), constant_values=1.0)
         numbers = part.numbers()
@@ -166,7 +168,7 @@ def to_fit(gathered: Gathered, coded: Coded, *, crossed: bool) -> tuple[Rows, In
     if kept is None:
         part, weight, repeats, fold = gathered.compact()
         part = coded.recode(part)
-        rows = Rows(part.prob, part.label, part.member, groups, classes, weight, repeats)
+        rows = Rows(part.prob, part.label, part.member, groups, classes, weight, repeats, fold)
         return rows, fold, None
     part = coded.recode(kept)
     rows = Rows(scores_of(part.prob), part.label, part.member, groups, classes)

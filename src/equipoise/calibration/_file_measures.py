@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from equipoise._files import Reader, reader
 from equipoise._inputs import InputError, shown
@@ -17,8 +18,9 @@ from equipoise.calibration._calibrator_set import CalibratorSet
 from equipoise.calibration._file_gathered import FOLDS, Gathered
 from equipoise.calibration._file_rows import Coded, Part, joined
 from equipoise.calibration._group_calibrator import GroupCalibrator, fit_method
+from equipoise.calibration._methods import METHODS
 from equipoise.calibration._rows import Rows
-from equipoise.calibration._scores import scores_of
+from equipoise.calibration._scores import SMALLEST, scores_of, softmax
 from equipoise.calibration._warnings import UnseenGroupError
 from equipoise.metrics import BLOCKS, AuditTable
 
@@ -105,11 +107,12 @@ def crossed(
     sets: dict[int, CalibratorSet] = {}
     for k in np.unique(fold).tolist():
         others = rows.take(fold != k)
-        seen = others.counts().sum(axis=0)
-        if not (seen[rows.counts().sum(axis=0) > 0]).all():
+        there, outside = (some.counts().sum(axis=0) > 0 for some in (rows, others))
+        needed = outside.sum() < 2 if _any_two(method) else (there & ~outside).any()
+        if needed:
+            short = coded.classes[int(np.argmax(there & ~outside))]
             raise InputError(
-                f"label {shown(coded.classes[int(np.argmin(seen))])!r} has too few rows to measure "
-                "the repair out of fold",
+                f"label {shown(short)!r} has too few rows to measure the repair out of fold",
                 "add rows, or pass holdout= with a file to measure on",
                 "add rows, or pass --holdout FILE to measure on",
             )
@@ -136,21 +139,27 @@ def crossed(
     return measured(f"{how})", parts, coded, calibrated)
 
 
+def _any_two(method: str) -> bool:
+    """Return whether a method does with rows of any two classes."""
+    return method == "auto" or not METHODS[method].every_class
+
+
 def on_file(data: Any, coded: Coded, calibrator: GroupCalibrator) -> Measured:
-    known = list(coded.groups)
+    """Measure calibrators on the rows of another file."""
     with reader(data) as files:
         files.check(*coded.columns.names)
-        for _ in coded.parts(files):
-            pass
-        coded.code()
-        unseen = [g for g in coded.groups if g not in known]
-        if unseen and calibrator.unseen_group == "error":
-            raise UnseenGroupError.of(unseen[0], 1, known)
-        place = np.array([known.index(g) if g in known else -1 for g in coded.groups])
+        counts = np.zeros(0, np.int64)
+        for part in (some for some in coded.parts(files) if len(some)):
+            counts = np.pad(counts, (0, max(0, int(part.member.max()) + 1 - len(counts))))
+            counts += np.bincount(part.member, minlength=len(counts))
+        known = coded.extend()
+        if len(coded.groups) > known and calibrator.unseen_group == "error":
+            raise UnseenGroupError.of(coded.groups[known], int(counts[known]), coded.groups[:known])
         one = of_one(calibrator)
 
         def calibrated(part: Part) -> Floats:
-            return one(dataclasses.replace(part, member=place[part.member]))
+            place = np.where(part.member < known, part.member, -1)
+            return one(dataclasses.replace(part, member=place))
 
         return measured(f"on {files.name}", coded.recoded(files), coded, calibrated)
 
@@ -161,14 +170,15 @@ def measured(how: str, parts: Iterable[Part], coded: Coded, calibrated: Calibrat
     size = len(coded.groups)
     if coded.columns.cluster is not None:  # the rows of one cluster may be in several parts
         parts = [joined(list(parts))]
-    # per group: number of units, sum and sum of squares of the differences of the log-loss
-    moments, rows = np.zeros((3, 1 + size)), 0
+    # per group: rows, sum and sum of squares of the differences of the log-loss, and units
+    moments, rows = np.zeros((4, 1 + size)), 0
     for part in parts:
         if not len(part):
             continue
         rows += len(part)
         after = calibrated(part)
         at = np.arange(len(part)), part.label
+        given = _as_scored(part.prob)
         prob = after if part.prob.ndim == 2 else after[:, 1]
         made = [
             AuditTable.from_arrays(
@@ -179,12 +189,14 @@ def measured(how: str, parts: Iterable[Part], coded: Coded, calibrated: Calibrat
                 blocks=BLOCKS,
                 clusters=part.cluster,
             )
-            for p in (part.prob, prob)
+            for p in (given, prob)
         ]
         tables = made if not tables else [a + b for a, b in zip(tables, made, strict=True)]
         scores = scores_of(part.prob)
         base = np.exp(scores[at]) / np.exp(scores).sum(axis=1)
-        moments += _moments(np.log(after[at]) - np.log(base), part, size)
+        change = np.log(np.maximum(after[at], 1e-300)) - np.log(base)
+        change[np.abs(change) < 1e-12] = 0.0  # rounding
+        moments += _moments(change, part, size)
     if not rows:
         raise ValueError("no row was held out to measure the repair on; use a larger share")
     gains = {
@@ -194,15 +206,27 @@ def measured(how: str, parts: Iterable[Part], coded: Coded, calibrated: Calibrat
     return Measured(how, before, later, gains)
 
 
+def _as_scored(prob: NDArray[Any]) -> NDArray[Any]:
+    """Return probabilities as calibrators see them: an exact 0 counts as 1e-6."""
+    scores = scores_of(prob)
+    clipped = (scores <= math.log(SMALLEST)).any(axis=1)
+    if not clipped.any():
+        return prob
+    seen, out = softmax(scores[clipped]), prob.astype(np.float64)
+    out[clipped] = seen if prob.ndim == 2 else seen[:, 1]
+    return out
+
+
 def _moments(difference: Floats, part: Part, size: int) -> Floats:
-    """Return for all rows and each group: rows, sum, and sum of squares over units."""
-    out = np.zeros((3, 1 + size))
+    """Return for all rows and each group: rows, sum, sum of squares over units, and units."""
+    out = np.zeros((4, 1 + size))
     out[0, 1:] = np.bincount(part.member, minlength=size)
     out[1, 1:] = np.bincount(part.member, difference, size)
     out[:2, 0] = len(part), difference.sum()
     if part.cluster is None:
         out[2, 1:] = np.bincount(part.member, difference**2, size)
         out[2, 0] = out[2, 1:].sum()
+        out[3] = out[0]
         return out
     # totals of clusters, around the mean: their squares are those of units
     ids = np.unique(part.cluster, return_inverse=True)[1]
@@ -210,10 +234,15 @@ def _moments(difference: Floats, part: Part, size: int) -> Floats:
         mean = out[1, i] / max(out[0, i], 1.0)
         totals = np.bincount(ids[mine], difference[mine] - mean)
         out[2, i] = (totals**2).sum() + out[0, i] * mean**2
+        out[3, i] = len(np.unique(ids[mine]))
     return out
 
 
-def _gain(rows: float, total: float, squares: float) -> Gain:
-    mean = total / rows
-    error = math.sqrt(max(squares - rows * mean**2, 0.0)) / rows
-    return Gain(mean, mean - 1.96 * error, mean + 1.96 * error)
+def _gain(rows: float, total: float, squares: float, units: float) -> Gain:
+    """Return the mean with Student's interval; it is infinite for a single unit."""
+    mean = float(total / rows)
+    if units < 2:
+        return Gain(mean, -math.inf, math.inf)
+    spread = max(squares - rows * mean**2, 0.0) * units / (units - 1.0)
+    error = float(stdtrit(units - 1.0, 0.975)) * math.sqrt(spread) / rows
+    return Gain(mean, mean - error, mean + error)

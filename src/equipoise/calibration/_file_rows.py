@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from equipoise._files import Faults, Reader, distinct, probabilities
-from equipoise._inputs import column_labels, shown, typed
+from equipoise._inputs import column_labels, shown, text_of, typed
 from equipoise.metrics import AuditTable
 
 Floats = NDArray[np.float64]
@@ -32,6 +32,10 @@ class Values:
         known = self._places
         places = [-1 if None in row else known.setdefault(row, len(known)) for row in rows]
         return np.array(places, np.int64)[local]
+
+    def texts(self) -> list[tuple[str | None, ...]]:
+        """Return the values as text, by their numbers."""
+        return list(self._places)
 
     def sorted(self) -> tuple[list[Any], Ints]:
         """Return the values in sorted order, and the place there of each number."""
@@ -203,6 +207,25 @@ class Coded:
             name=f"column {self.columns.label!r}",
         )
         self._class = np.array([self.classes.index(value) for value in present])[place]
+
+    def extend(self) -> int:
+        """Take in the values of another file, and return the number of groups before.
+
+        New groups come after those that were there, as text. Raises for new labels.
+        """
+        known = len(self.groups)
+        new = self._members.texts()[len(self._group) :]
+        self.groups = [*self.groups, *(row if len(row) > 1 else row[0] for row in new)]
+        self._group = np.append(self._group, np.arange(known, len(self.groups)))
+        texts = [text_of(value) for value in self.classes]
+        for (text,) in self._seen.texts()[len(self._class) :]:
+            if text not in texts:
+                raise ValueError(
+                    f"column {self.columns.label!r} contains {shown(text)!r}, and the calibrators "
+                    f"are fitted for {', '.join(map(shown, self.classes))}; drop those rows"
+                )
+            self._class = np.append(self._class, texts.index(text))
+        return known
 
     def recode(self, part: Part) -> Part:
         """Return a part with classes 0..K-1 and places among the groups."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from equipoise._inputs import check_clusters, warn_caller
 from equipoise.calibration._calibrator_set import CalibratorSet, check_policy
-from equipoise.calibration._calibrators import temperatures_of
+from equipoise.calibration._calibrators import Temperature, temperatures_of
 from equipoise.calibration._methods import METHODS
 from equipoise.calibration._pooling import Shrinkage
 from equipoise.calibration._rows import Rows
@@ -49,6 +49,13 @@ def method_of(data: dict[str, Any]) -> tuple[str, Selection | None]:
     if method not in METHODS:
         raise ValueError(f"there is no method {method!r}")
     return method, None if selection is None else Selection.from_dict(selection)
+
+
+def check_kind(fitted: CalibratorSet, method: str) -> None:
+    """Raise if a method that keeps predictions has calibrators that change them."""
+    kinds = {type(calibrator) for calibrator in (fitted.common, *fitted.own.values())}
+    if METHODS[method].keeps_predictions and kinds != {Temperature}:
+        raise ValueError(f"its calibrators are not those of method={method!r}")
 
 
 class GroupCalibrator(ScoreEstimator):
@@ -216,9 +223,10 @@ class GroupCalibrator(ScoreEstimator):
 
     def add_groups(self, groups: Iterable[Hashable]) -> None:
         """Give groups that had no rows the common calibrator."""
-        for group in set(groups) - set(self.groups_):
-            self.calibrators_[group] = self.calibrator_
-            self.shares_[group] = self.trust_[group] = 0.0
+        for group in groups:
+            if group not in self.calibrators_:
+                self.calibrators_[group] = self.calibrator_
+                self.shares_[group] = self.trust_[group] = 0.0
         self.groups_ = list(self.calibrators_)
 
     def _fitted(self) -> dict[str, Any]:
@@ -227,4 +235,6 @@ class GroupCalibrator(ScoreEstimator):
     def _restore(self, data: dict[str, Any]) -> None:
         self._check_params()
         self.method_, self.selection_ = method_of(data)
-        self._keep(CalibratorSet.from_dict(data, len(self.classes_)))
+        fitted = CalibratorSet.from_dict(data, len(self.classes_))
+        check_kind(fitted, self.method_)
+        self._keep(fitted)

@@ -182,6 +182,8 @@ def fit_isotonic(s: Floats, positive: NDArray[np.bool_], weight: Floats) -> Step
     block = np.concatenate([[0], np.cumsum(np.diff(fitted) > 0.0)])
     centre = np.bincount(block, mass * x) / np.bincount(block, mass)
     value = np.bincount(block, hits) / np.bincount(block, mass)
+    # rounding may put blocks of nearly equal scores out of order
+    centre, value = np.maximum.accumulate(centre), np.clip(value, 0.0, 1.0)
     return Steps(tuple(centre.tolist()), tuple(value.tolist()))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -24,28 +25,55 @@ rows, whose curve may be a step, would be left to itself."""
 FOLDS = 5
 
 MOST = 50_000
-"""Rows that a choice by folds looks at; of more, every k-th."""
+"""Rows that a choice by folds looks at, about; of more, a random sample."""
+
+ALL_OF = 200
+"""Rows of a label in a group up to which all of them are in the sample."""
 
 
 def thinned(rows: Rows, clusters: NDArray[Any] | None) -> tuple[Rows, NDArray[Any] | None]:
-    """Return every k-th row and its cluster, so many that a choice by folds takes a second."""
-    if (stride := -(-len(rows) // MOST)) == 1:
+    """Return a random sample of rows with a fixed seed, and their clusters.
+
+    Rows of small groups and rare labels are sampled more, and weigh less. With clusters, whole
+    clusters are sampled.
+    """
+    n, rng = len(rows), np.random.default_rng(0)
+    if n <= MOST:
         return rows, clusters
-    return rows.take(slice(None, None, stride)), None if clusters is None else clusters[::stride]
+    if clusters is not None:
+        ids, place = np.unique(clusters, return_inverse=True)
+        kept = (rng.random(len(ids)) < MOST / n)[place]
+        return rows.take(kept), clusters[kept]
+    cell = rows.codes.astype(np.int64)
+    if rows.members is not None:
+        cell = cell * len(rows.groups) + rows.members
+    share = np.minimum(np.maximum(MOST / n, ALL_OF / np.maximum(np.bincount(cell), 1)), 1.0)[cell]
+    weight = (1.0 if rows.weight is None else rows.weight) / share
+    return dataclasses.replace(rows, weight=weight).take(rng.random(n) < share), None
 
 
 def inner_folds(rows: Rows, clusters: NDArray[Any] | None) -> list[Fold]:
-    """Return folds of the rows, spread over label and group, without splitting a cluster."""
+    """Return folds of the rows, spread over label and group, without splitting a cluster.
+
+    There are none if there are fewer than two rows, or clusters.
+    """
+    if rows.fold is not None:
+        return [(np.flatnonzero(rows.fold != k), np.flatnonzero(rows.fold == k))
+                for k in np.unique(rows.fold).tolist()]  # fmt: skip
+    count = min(FOLDS, len(rows) if clusters is None else len(np.unique(clusters)))
+    if count < 2:
+        return []
     members = np.zeros(len(rows), np.int64) if rows.members is None else rows.members
     codes = rows.codes.astype(np.int64)
     if clusters is not None:
-        return clustered_folds(codes, members, clusters, FOLDS)
-    return stratified_folds(codes, members, FOLDS)
+        return clustered_folds(codes, members, clusters, count)
+    return stratified_folds(codes, members, count)
 
 
 def every_class(rows: Rows, folds: list[Fold]) -> bool:
-    """Return whether every class has rows outside of every fold."""
-    return all(bool((rows.take(train).counts().sum(axis=0) > 0).all()) for train, _ in folds)
+    """Return whether every class has rows outside of every fold, and there are folds."""
+    seen = [rows.take(train).counts().sum(axis=0) for train, _ in folds]
+    return bool(folds) and all(bool((count > 0).all()) for count in seen)
 
 
 def fit_each(rows: Rows, method: str, lacking: NDArray[np.bool_]) -> list[Calibrator]:

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -115,6 +116,11 @@ class FileCalibration:
         )
         calibrator._check_params()
         share = share_of(holdout)
+        if share is None and holdout is not None and _same_file(data, holdout):
+            raise ValueError(
+                f"holdout is the file that is fitted to, {os.fspath(holdout)}; name another, or "
+                "leave it out to measure the repair out of fold"
+            )
         with reader(data) as files:
             files.check(*columns.names)
             coded = Coded(columns, labels, positive)
@@ -132,7 +138,7 @@ class FileCalibration:
             elif share is not None:
                 parts = (taken(p, held_out(p, share)) for p in coded.recoded(files))
                 found = measured(
-                    f"on the {share:.0%} of rows held out", parts, coded, of_one(calibrator)
+                    f"on held-out rows (a share of {share:g})", parts, coded, of_one(calibrator)
                 )
             else:
                 found = on_file(holdout, coded, calibrator)
@@ -156,8 +162,8 @@ class FileCalibration:
             for names in (prob, group):
                 if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
                     raise ValueError(f"{names!r} is not a list of column names")
-            if not calibrator.shares_ or abs(sum(calibrator.shares_.values()) - 1.0) > 1e-6:
-                raise ValueError("the shares of its groups do not add up to 1")
+            if not calibrator.shares_:
+                raise ValueError("it was fitted without groups; apply it in Python")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(
                 f"{os.fspath(path)} is not a file of calibrators, or is damaged: {error}"
@@ -272,7 +278,13 @@ class FileCalibration:
         calibrator.from_proba = True
         calibrator.unseen_group = unseen_group or calibrator.unseen_group
         calibrator._check_params()
-        return calibrator._exportable()
+        return dataclasses.replace(calibrator._exportable(), trimmed=True)
+
+
+def _same_file(data: Any, other: Any) -> bool:
+    if not all(isinstance(path, str | os.PathLike) for path in (data, other)):
+        return False
+    return Path(data).resolve() == Path(other).resolve()
 
 
 def _names(names: str | Sequence[str]) -> tuple[str, ...]:

@@ -17,7 +17,8 @@ Codes = NDArray[Any]
 class Rows:
     """Rows to fit to: scores (n, K), classes 0..K-1, and places among the groups.
 
-    `repeats` is the number of rows that a row stands for, where equal rows were merged.
+    `repeats` is the number of rows that a row stands for, where equal rows were merged; such rows
+    have a `fold`, so that the merged rows of one place are not all in one.
     """
 
     scores: NDArray[Any]
@@ -27,13 +28,14 @@ class Rows:
     classes: Sequence[Any]
     weight: Floats | None = None
     repeats: Floats | None = None
+    fold: Codes | None = None
 
     def __len__(self) -> int:
         return len(self.codes)
 
     def take(self, rows: Any) -> Rows:
         """Return some of the rows."""
-        arrays = ("scores", "codes", "members", "weight", "repeats")
+        arrays = ("scores", "codes", "members", "weight", "repeats", "fold")
         given = {name: getattr(self, name) for name in arrays}
         return dataclasses.replace(
             self, **{name: v[rows] for name, v in given.items() if v is not None}

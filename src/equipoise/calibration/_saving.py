@@ -29,11 +29,14 @@ def write_json(path: str | os.PathLike[str], data: Mapping[str, Any]) -> None:
 
 def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return what `write_json` wrote; raise ValueError for anything else."""
-    data = json.loads(Path(path).read_text(encoding="utf-8"))
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"it is not JSON ({error}); name a file that was saved") from None
     if not isinstance(data, dict) or "sha256" not in data:
         raise ValueError("it has no digest, so it was not written by save, or was edited")
     if data.pop("sha256") != digest_of(data):
-        raise ValueError("its digest does not match, so it is damaged or was edited; save it again")
+        raise ValueError("its digest does not match, so it was changed; restore it, or fit again")
     return data
 
 

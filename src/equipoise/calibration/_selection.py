@@ -50,6 +50,8 @@ class Selection:
         chosen.
     low, high
         95% interval of the gain, from the paired differences of the rows.
+    sample
+        Number of rows compared, where these are a sample of all; else 0.
     """
 
     method: str
@@ -57,6 +59,7 @@ class Selection:
     gain: float
     low: float
     high: float
+    sample: int = 0
 
     @property
     def text(self) -> str:
@@ -80,8 +83,9 @@ class Selection:
                 f"Nothing to repair: {METHODS[best].text} lowers the out-of-fold log-loss by "
                 f"{gain} ({low} to {high}){chance}."
             )
+        where = f" on a sample of {self.sample:,} rows" if self.sample else ""
         text = (
-            f"Chosen: {METHODS[self.method].text}. The out-of-fold log-loss falls from "
+            f"Chosen{where}: {METHODS[self.method].text}. The out-of-fold log-loss falls from "
             f"{_shown(before, digits)} to {_shown(self.log_loss[self.method], digits)}, by {gain} "
             f"({low} to {high}){chance}."
         )
@@ -97,9 +101,12 @@ class Selection:
     def from_dict(cls, data: dict[str, Any]) -> Selection:
         """Undo `to_dict`; raise for anything else."""
         losses = {str(name): float(loss) for name, loss in data["log_loss"].items()}
+        gain, low, high = (float(data[key]) for key in ("gain", "low", "high"))
+        if not np.isfinite([*losses.values(), gain, low, high]).all():
+            raise ValueError("a log-loss of its selection is not finite")
         if not {data["method"], "none"} <= set(losses) <= set(METHODS):
             raise ValueError(f"{data['method']!r} is not among the methods compared")
-        return cls(data["method"], losses, *(float(data[k]) for k in ("gain", "low", "high")))
+        return cls(data["method"], losses, gain, low, high, int(data["sample"]))
 
 
 def select(rows: Rows, shrinkage: Shrinkage, clusters: NDArray[Any] | None = None) -> Selection:
@@ -108,8 +115,15 @@ def select(rows: Rows, shrinkage: Shrinkage, clusters: NDArray[Any] | None = Non
     In simulated worlds this gave less held-out log-loss than the best method, however little it
     gained, or the best by two standard errors.
     """
+    every = len(rows)
     rows, clusters = thinned(rows, clusters)
+    sample = len(rows) if len(rows) < every else 0
     folds = inner_folds(rows, clusters)
+    if not folds:
+        raise ValueError(
+            "method='auto' compares methods on folds, which need at least two rows, and two "
+            "clusters where there are any; name a method, such as 'bcts'"
+        )
     names = _candidates(rows, folds)
     found = {name: _losses(rows, name, shrinkage, folds, clusters) for name in names}
     weight = rows.even_weight()
@@ -136,7 +150,7 @@ def select(rows: Rows, shrinkage: Shrinkage, clusters: NDArray[Any] | None = Non
         behind = {name: gain(best, name) for name in names[1:]}
         method = next(n for n, (value, error) in behind.items() if value <= error and helps(n))
     value, error = gain(repairs[0] if best is None else method, "none")
-    return Selection(method, mean, value, value - 1.96 * error, value + 1.96 * error)
+    return Selection(method, mean, value, value - 1.96 * error, value + 1.96 * error, sample)
 
 
 def _candidates(rows: Rows, folds: list[Fold]) -> list[str]:

@@ -52,7 +52,10 @@ def trees_of(
             tree = _probability(what.unseen, k, scores)
         if shared:
             whens = [
-                exp.If(this=_is_one_of(keys, group), true=_probability(calibrator, k, scores))
+                exp.If(
+                    this=_is_one_of(keys, group, trimmed=what.trimmed),
+                    true=_probability(calibrator, k, scores),
+                )
                 for calibrator, keys in shared.items()
             ]
             tree = exp.Case(ifs=whens, default=tree)
@@ -90,21 +93,22 @@ def _refused(group: Sequence[str], function: str | None) -> Tree:
     return _call(function, message)
 
 
-def _is_one_of(keys: list[Key], group: Sequence[str]) -> Tree:
+def _is_one_of(keys: list[Key], group: Sequence[str], *, trimmed: bool) -> Tree:
     exp = _nodes()
+
+    def column(name: str, value: Any) -> Tree:
+        found = exp.column(name, quoted=True)
+        return exp.Trim(this=found) if trimmed and isinstance(value, str) else found
 
     def is_key(key: Key) -> Tree:
         pairs = zip(group, key, strict=True)
-        return _joined(
-            exp.And,
-            [exp.EQ(this=exp.column(n, quoted=True), expression=_value(v)) for n, v in pairs],
-        )
+        return _joined(exp.And, [exp.EQ(this=column(n, v), expression=_value(v)) for n, v in pairs])
 
     if len(keys) == 1:
         return is_key(keys[0])
     if len(group) == 1:
         values = [_value(value) for (value,) in keys]
-        return exp.In(this=exp.column(group[0], quoted=True), expressions=values)
+        return exp.In(this=column(group[0], keys[0][0]), expressions=values)
     return _joined(exp.Or, [exp.Paren(this=is_key(key)) for key in keys])
 
 

@@ -226,7 +226,10 @@ class TemperatureScaling(ScoreEstimator):
 
     def _restore(self, data: dict[str, Any]) -> None:
         self._check_params()
-        self._keep(CalibratorSet.from_dict(data, len(self.classes_)))
+        fitted = CalibratorSet.from_dict(data, len(self.classes_))
+        if {type(c) for c in (fitted.common, *fitted.own.values())} != {Temperature}:
+            raise ValueError("a calibrator of it is no temperature")
+        self._keep(fitted)
 
 
 class GroupTemperatureScaling(TemperatureScaling):

@@ -103,11 +103,14 @@ class BoundWarning(CalibrationWarning):
             f"{'all rows' if g is None else f'group {shown(g)!r}'} (T = {t:.3g}: {reasons[g]})"
             for g, t in temperatures.items()
         ]
-        warning = cls(
-            f"the temperature reached its bound for {_listed(whose)}",
+        remedies = (
             "merge small groups, raise shrinkage= or " + ("widen bounds=" * absolute or "add rows"),
             "merge small groups, raise --shrinkage or add rows",
         )
+        if list(temperatures) == [None]:
+            check = "check that scores and labels belong together"
+            remedies = (check + ", or widen bounds=" * absolute, check)
+        warning = cls(f"the temperature reached its bound for {_listed(whose)}", *remedies)
         warning.temperatures, warning.rows = temperatures, dict(rows)
         return warning
 

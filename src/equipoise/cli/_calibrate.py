@@ -293,8 +293,9 @@ def _apply(predictions: str, calibrators: Path, out: Path, **options: Any) -> No
     done = saved.apply(predictions, out, **options)
     if done.unseen:
         policy = options["unseen_group"] or saved.calibrator.unseen_group
+        one = done.unseen == 1
         note(
-            f"{done.unseen:,} rows belong to a group without a calibrator in {calibrators.name}; "
-            f"they are calibrated by the policy {policy!r}"
+            f"{done.unseen:,} row{'s' * (not one)} belong{'s' * one} to a group without a "
+            f"calibrator in {calibrators.name}; calibrated by the policy {policy!r}"
         )
     click.echo(f"{done.rows:,} calibrated rows in {out}")

@@ -47,14 +47,15 @@ def _table(fitted: FileCalibration, before: AuditReport, after: AuditReport) -> 
     assert fitted.measured is not None
     gains = fitted.measured.gains
     for group in (None, *(g for g in rows if g in largest)):
-        name, count = ("all", sum(rows.values())) if group is None else (shown(group), rows[group])
+        name, count = shown(group), rows[group] if group in rows else sum(rows.values())
+        name = "all rows" if group is None else name
         figures = [_figures(report, group) for report in (before, after)]
         table.add_row(Text(name), f"{count:,}", "before", *map(_cell, figures[0]))
         table.add_row("", "", "after", *map(_cell, figures[1]))
         gain = gains[group]
         change = -gain.mean, Interval(-gain.high, -gain.low)
         moved = figures[1][0][0] - figures[0][0][0]
-        table.add_row("", "", "change", f"{moved:+.4f}", _cell(change, "+"), end_section=True)
+        table.add_row("", "", "change", _number(moved, "+"), _cell(change, "+"), end_section=True)
     return table
 
 
@@ -67,8 +68,13 @@ def _figures(report: AuditReport, group: Hashable) -> list[tuple[float, Interval
 
 
 def _cell(figure: tuple[float, Interval], sign: str = "") -> str:
-    value, ends = figure
-    return f"{value:{sign}.4f} ({ends.low:{sign}.4f}, {ends.high:{sign}.4f})"
+    value, *ends = (_number(v, sign) for v in (figure[0], figure[1].low, figure[1].high))
+    return f"{value} ({', '.join(ends)})"
+
+
+def _number(value: float, sign: str) -> str:
+    text = f"{value:{sign}.4f}"
+    return text if float(text) else text.lstrip("+-")  # no sign before a zero
 
 
 def _lines(
@@ -104,7 +110,7 @@ def _calibrated(report: AuditReport) -> str:
     """Return which groups are calibrated, in words."""
     words = {group: verdict.word for group, verdict in report.verdicts.items()}
     said = [
-        f"{word}: {_some([shown(g) for g, w in words.items() if w == word])}"
+        f"{word}: {_some([repr(shown(g)) for g, w in words.items() if w == word])}"
         for word in dict.fromkeys(words.values())
     ]
     return f"{'; '.join(said)} (within {report.tolerance:g}, every class)"

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -70,7 +71,8 @@ class GroupwiseMLPClassifier(GroupEstimator):
         Share of the rows held out, stratified by label and group.
     calibrate
         "group": a temperature per group; "bcts": a temperature and a bias per class and group,
-        which can change predictions; "common": one temperature for all; None.
+        which can change predictions (temperatures, if a class has no held-out rows); "common": one
+        temperature for all; None.
     shrinkage
         How far a group's parameters are pulled towards the common ones, as in `GroupCalibrator`:
         "auto", as far as the data warrant, or a number of rows. `history_` is measured without
@@ -343,6 +345,13 @@ class GroupwiseMLPClassifier(GroupEstimator):
         `extra` is anything else that JSON holds; `load` gives it back as `extra_`.
         """
         write_model(path, *self._to_file(extra))
+
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None
+    ) -> float:
+        """Return the accuracy of `predict`."""
+        labels = self.predict(X, sensitive_features=sensitive_features)
+        return float(accuracy_score(y, labels, sample_weight=sample_weight))
 
     def to_onnx(
         self,
