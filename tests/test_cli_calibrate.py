@@ -1065,7 +1065,7 @@ def test_fitting_needs(lacking):
         (["d.csv", "--apply", "cut.json"], 2, "cut.json is not a file of calibrators"),
         (["d.csv", "--apply", "bytes.json"], 2, "is not a file of calibrators, or is damaged"),
         (["d.csv", "--apply", "list.json"], 2, "is not a file of calibrators, or is damaged"),
-        (["d.csv", "--apply", "edited.json"], 2, "its digest does not match, so it is damaged"),
+        (["d.csv", "--apply", "edited.json"], 2, "its digest does not match, so it was changed"),
         (["d.csv", "--apply", "negative.json"], 2, "-1.0 is not a positive number"),
         (["d.csv", "--apply", "shares.json"], 2, "the shares of its groups do not add up to 1"),
         (["d.csv", "--apply", "names.json"], 2, "'p' is not a list of column names"),

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise._inputs import check_clusters, warn_caller
+from equipoise._inputs import check_clusters, shown, warn_caller
 from equipoise.calibration._calibrator_set import CalibratorSet, check_policy
 from equipoise.calibration._calibrators import Temperature, temperatures_of
 from equipoise.calibration._methods import METHODS
@@ -165,6 +165,12 @@ class GroupCalibrator(ScoreEstimator):
         self._check_params()
         rows = self._rows(logits, y, sensitive_features, sample_weight, labels)
         together = check_clusters(clusters, len(rows), "y")
+        seen = rows.counts().sum(axis=0) > 0
+        if seen.sum() < 2:
+            raise ValueError(
+                f"y has only one class, {shown(rows.classes[int(np.argmax(seen))])!r}; calibrators "
+                "need rows of more than one class"
+            )
         if rows.members is None:
             warn_caller(NoGroupsWarning.when_fitting())
         return self._fit_rows(rows, together)

@@ -9,14 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from equipoise._inputs import (
-    check_weights,
-    class_count,
-    column_names,
-    encode_labels,
-    matrix,
-    shown,
-)
+from equipoise._inputs import check_weights, class_count, column_names, encode_labels, matrix
 from equipoise.calibration._calibrator_set import encode_members
 from equipoise.calibration._export import Exportable
 from equipoise.calibration._exporting import Exported
@@ -95,11 +88,6 @@ class ScoreEstimator(SavedAsJson, Exported, BaseEstimator):
         if len(codes) != len(z):
             raise ValueError(f"y has {len(codes)} rows, but the scores have {len(z)}")
         weight = check_weights(sample_weight, len(z))
-        if len(present := np.unique(codes if weight is None else codes[weight > 0.0])) < 2:
-            label = "" if not len(present) else f", {shown(resolved[int(present[0])])!r}"
-            raise ValueError(
-                f"y has only one class{label}; calibrators need rows of more than one class"
-            )
         members, groups = encode_members(sensitive_features, len(z))
         if self.from_proba:
             warn_clipped(z)
