@@ -49,6 +49,7 @@ from equipoise.cli import main
 from repair_data import sample
 
 pytestmark = [
+    pytest.mark.slow,  # files, engines and libraries at work
     pytest.mark.filterwarnings("ignore::equipoise.calibration.CalibrationWarning"),
 ]
 

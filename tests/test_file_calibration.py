@@ -14,6 +14,8 @@ from equipoise.calibration import METHODS, FileCalibration, UnseenGroupError
 from equipoise.cli import main
 from equipoise.cli._calibrate import METHOD_NAMES
 
+pytestmark = pytest.mark.slow  # files, engines and libraries at work
+
 COLUMNS = {"label": "y", "prob": "p", "group": "sex"}
 
 

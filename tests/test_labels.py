@@ -97,6 +97,7 @@ def predictions(classes, n=900):
     return frame.assign(y=y, sex=rng.choice(["f", "m"], n))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("classes", "how"),
     [(2, "names"), (3, "names"), (2, "labels"), (3, "labels"), (2, "positive")],

@@ -36,6 +36,7 @@ def run(*arguments, code=0):
 # --- large files -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("digits", [1, 2])
 @pytest.mark.parametrize("method", ["auto", "isotonic"])
 def test_merged_rows_of_rounded_probabilities(monkeypatch, method, digits):

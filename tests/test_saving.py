@@ -54,6 +54,7 @@ from equipoise.calibration._estimator_file import SavedLightGBM, read_estimator,
 from repair_data import sample
 
 pytestmark = [
+    pytest.mark.slow,  # files, engines and libraries at work
     pytest.mark.filterwarnings("ignore::equipoise.calibration.NoGroupsWarning"),
     pytest.mark.filterwarnings("ignore::equipoise.calibration.SmallGroupWarning"),
     pytest.mark.filterwarnings("ignore::equipoise.calibration.ClippedWarning"),
