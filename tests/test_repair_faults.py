@@ -134,6 +134,7 @@ def test_rows_that_do_not_sum_to_one_are_not_repaired_by_nothing():
 
 
 def test_spaces_around_a_group_in_sql():
+    pytest.importorskip("sqlglot")
     frame = world(600, names=("A", "A "))
     frame = pd.concat([frame, world(300, seed=1, names=("B", " B"))])
     frame.to_parquet("d.parquet")
