@@ -10,7 +10,7 @@ from equipoise.sweep import Sweep
 
 # modules whose constants tests make small
 PLAN, RUN, STORE = (
-    importlib.import_module(f"equipoise.sweep.{m}") for m in ("_grid", "_execution", "_store")
+    importlib.import_module(f"equipoise.sweep.{m}") for m in ("_grid", "_execution", "_folder")
 )
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import importlib
 import json
 import os
 import signal
@@ -277,7 +278,7 @@ def test_other_data_or_numbers_meet_no_old_part(copy, monkeypatch):
     assert not keys & {part.key for part in SWEEP.parts(other)}
     with pytest.raises(ValueError, match=r"runs on other data \(of made-up\); choose another"):
         plan(SWEEP, copy, other)
-    for module in (PLAN, STORE):
+    for module in (PLAN, importlib.import_module("equipoise.sweep._store")):
         monkeypatch.setattr(module, "FORMAT", 2)
     assert not keys & {part.key for part in SWEEP.parts(DATA)}
     with pytest.raises(ValueError, match=r"format 1, now 2.; choose another folder"):

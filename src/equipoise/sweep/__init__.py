@@ -10,21 +10,35 @@
 A sweep that was stopped or killed runs only the missing parts when it is run again.
 """
 
-from equipoise.sweep._execution import Work, plan, run
-from equipoise.sweep._grid import CONTROL_STEP, RunPart, Sweep, fingerprint
-from equipoise.sweep._store import Store, encode, is_damaged, processor, versions
+from equipoise.sweep._execution import Step, Work, check_engine, plan, run, run_stages
+from equipoise.sweep._folder import (
+    OtherFolder,
+    PartFolder,
+    encode,
+    is_damaged,
+    processor,
+    versions,
+)
+from equipoise.sweep._grid import CONTROL_STEP, RunPart, Sweep, fingerprint, fingerprint_of
+from equipoise.sweep._store import Store
 
 __all__ = [
     "CONTROL_STEP",
+    "OtherFolder",
+    "PartFolder",
     "RunPart",
+    "Step",
     "Store",
     "Sweep",
     "Work",
+    "check_engine",
     "encode",
     "fingerprint",
+    "fingerprint_of",
     "is_damaged",
     "plan",
     "processor",
     "run",
+    "run_stages",
     "versions",
 ]

@@ -1,4 +1,4 @@
-"""Running the missing parts of one or more sweeps, on this machine or on a Ray cluster."""
+"""Running the missing parts of sweeps or of a search, on this machine or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ import socket
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from equipoise._inputs import need
 from equipoise.datasets import Dataset
-from equipoise.sweep._grid import RunPart, Sweep, fingerprint
-from equipoise.sweep._store import Store, encode, to_table
-from equipoise.training import LOSSES, Bar, Loss, run_in_threads, torch_threads, train_stack
+from equipoise.sweep._folder import PartFolder, encode
+from equipoise.sweep._grid import Sweep, fingerprint
+from equipoise.sweep._store import Store
+from equipoise.training import LOSSES, Bar, Loss, run_in_threads, torch_threads
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 POLL = 1.0
 """Seconds between checks of a part that another process has claimed."""
@@ -26,21 +30,48 @@ RETRIES = 5
 
 
 Step: TypeAlias = Callable[[int, int], None]
-"""Called with the runs x epochs done and in all; raises to cancel the part."""
+"""Called with the steps done and in all; raises to cancel the part."""
+
+
+class AnyPart(Protocol):
+    """Some runs that share a split: the unit of work, and one file of a folder."""
+
+    @property
+    def key(self) -> str:
+        """A hash of all that the numbers depend on."""
+
+    @property
+    def data(self) -> str:
+        """The fingerprint of the data."""
+
+    @property
+    def runs(self) -> int:
+        """Number of runs."""
+
+    @property
+    def steps(self) -> int:
+        """Number of steps that progress counts."""
+
+    @property
+    def title(self) -> str:
+        """The part in a few words, for the log."""
+
+    def table(self, data: Any, losses: Mapping[str, Loss], step: Step | Literal[False]) -> pa.Table:
+        """Train and measure the runs on one core."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """A part, the data it runs on, and where its file goes."""
+    """A part, the data it runs on, and the folder that its file goes to."""
 
-    store: Store
-    part: RunPart
-    data: Dataset
+    store: PartFolder
+    part: AnyPart
+    data: Any
 
     @property
     def steps(self) -> int:
-        """Runs x epochs."""
-        return len(self.part.configs) * self.part.sweep.max_epochs
+        """Number of steps that progress counts."""
+        return self.part.steps
 
     def done(self) -> bool:
         """Return whether the file is there."""
@@ -48,13 +79,8 @@ class Work:
 
     def keep(self, content: bytes, seconds: float) -> None:
         """Write the file."""
-        names = list(dict.fromkeys(c.loss for c in self.part.configs))
-        self.store.write(
-            self.part.key,
-            content,
-            f"{self.part.sweep.dataset}, seed {self.part.seed}, {' '.join(names)}: "
-            f"{len(self.part.configs)} runs in {seconds:.0f} s",
-        )
+        note = f"{self.part.title}: {self.part.runs} runs in {seconds:.0f} s"
+        self.store.write(self.part.key, content, note)
 
 
 Make: TypeAlias = Callable[[Work, Step], tuple[bytes, float]]
@@ -101,37 +127,14 @@ def run(
     progress
         True draws a bar on stderr; a function is called with the runs x epochs done and in all.
     """
-    engines = {"local": _local, "ray": _ray}
-    if engine not in engines:
-        raise ValueError(f"unknown engine {engine!r}; there are {', '.join(engines)}")
-    if address is not None and engine != "ray":
-        raise ValueError("an address is for engine='ray'")
-    if address and address not in ("auto", "local") and _host_and_port(address) is None:
-        raise ValueError(
-            f"{address!r} is no address of a Ray cluster; it is host:port, ray://host:port or auto"
-        )
-    if workers is not None and (not isinstance(workers, int) or workers < 1):
-        raise ValueError(f"workers must be a whole number from 1 on, got {workers!r}")
+    check_engine(engine, address, workers)
+    missing = _missing(work)
+    if not missing:
+        return
+    label = " ".join(dict.fromkeys(w.part.title.split(",")[0] for w in missing))
+    bar = Bar(progress, sum(w.steps for w in missing), sum(w.part.runs for w in missing), label)
     try:
-        for store in {id(w.store): w.store for w in work}.values():
-            for path in store.set_aside_damaged(w.part.key for w in work if w.store is store):
-                warnings.warn(
-                    f"a damaged part was set aside as {path}, and is run again", stacklevel=2
-                )
-        missing = [w for w in work if not w.done()]
-        if not missing:
-            return
-        total, runs = sum(w.steps for w in missing), sum(len(w.part.configs) for w in missing)
-        label = " ".join(dict.fromkeys(w.part.sweep.dataset for w in missing))
-        bar = Bar(progress, total, runs, label)
-        with engines[engine](missing, losses, address, workers) as (make, at_once), bar as advance:
-            while missing:
-                make_all(missing, make, at_once, advance)
-                missing = [w for w in missing if not w.done()]
-                # parts that another process has finished count too
-                advance(total - sum(w.steps for w in missing) - bar.done)
-                if missing:
-                    time.sleep(POLL)
+        run_stages([missing], bar, losses=losses, engine=engine, address=address, workers=workers)
     except KeyboardInterrupt as stopped:
         left = sum(not w.done() for w in work)
         stopped.add_note(
@@ -141,38 +144,91 @@ def run(
         raise
 
 
+def run_stages(
+    stages: Iterable[Sequence[Work]],
+    bar: Bar,
+    *,
+    losses: Mapping[str, Loss] = LOSSES,
+    engine: Literal["local", "ray"] = "local",
+    address: str | None = None,
+    workers: int | None = None,
+    until: float | None = None,
+) -> bool:
+    """Run each stage to its end before the next is asked for; return whether all were run.
+
+    The engine stays up from stage to stage. `until` is the time of `time.monotonic` at which the
+    parts that run are given up, and False is returned.
+    """
+    with _ENGINES[engine](losses, address, workers) as (make, at_once), bar as advance:
+        for stage in stages:
+            missing = _missing(stage)
+            total = sum(w.steps for w in missing)
+            if len(missing) < len(stage):
+                advance(sum(w.steps for w in stage) - total)  # finished before
+            done = bar.done
+            while missing:
+                try:
+                    make_all(missing, make, at_once, advance, until)
+                except TimeUp:
+                    return False
+                missing = [w for w in missing if not w.done()]
+                # parts that another process has finished count too
+                advance(total - sum(w.steps for w in missing) - (bar.done - done))
+                if missing:
+                    time.sleep(POLL)
+    return True
+
+
+def check_engine(engine: str, address: str | None, workers: int | None) -> None:
+    """Raise if the engine or its options are wrong."""
+    if engine not in _ENGINES:
+        raise ValueError(f"unknown engine {engine!r}; there are {', '.join(_ENGINES)}")
+    if address is not None and engine != "ray":
+        raise ValueError("an address is for engine='ray'")
+    if address and address not in ("auto", "local") and _host_and_port(address) is None:
+        raise ValueError(
+            f"{address!r} is no address of a Ray cluster; it is host:port, ray://host:port or auto"
+        )
+    if workers is not None and (not isinstance(workers, int) or workers < 1):
+        raise ValueError(f"workers must be a whole number from 1 on, got {workers!r}")
+
+
+def _missing(work: Sequence[Work]) -> list[Work]:
+    """Return the parts that are not done; files that are damaged are set aside."""
+    for store in {id(w.store): w.store for w in work}.values():
+        for path in store.set_aside_damaged(w.part.key for w in work if w.store is store):
+            warnings.warn(f"a damaged part was set aside as {path}, and is run again", stacklevel=4)
+    return [w for w in work if not w.done()]
+
+
 def compute(
-    part: RunPart,
-    data: Dataset,
-    losses: Mapping[str, Loss],
-    progress: Callable[[int, int], None] | bool = False,
+    part: AnyPart, data: Any, losses: Mapping[str, Loss], step: Step | Literal[False] = False
 ) -> tuple[bytes, float]:
     """Train and measure the runs of a part on one core; return its file, and the seconds taken."""
-    started, sweep = time.monotonic(), part.sweep
+    started = time.monotonic()
     with torch_threads(1):  # the numbers do not depend on the machine's cores
-        result = train_stack(
-            data.split(part.seed, stratify=sweep.stratify),
-            part.configs,
-            max_epochs=sweep.max_epochs,
-            batch_size=sweep.batch_size,
-            hidden_layer_sizes=sweep.hidden_layer_sizes,
-            output_relu=sweep.output_relu,
-            split_seed=part.seed,
-            workers=1,
-            losses=losses,
-            progress=progress,
-        )
-    content = encode(to_table(result, sweep, part.seed, losses), part.key)
-    return content, time.monotonic() - started
+        table = part.table(data, losses, step)
+    return encode(table, part.key), time.monotonic() - started
 
 
 class _Stopped(Exception):
     """Cancels a part."""
 
 
-def make_all(work: list[Work], make: Make, at_once: int, advance: Callable[[int], None]) -> None:
+class TimeUp(_Stopped):
+    """Cancels all parts."""
+
+
+def make_all(
+    work: list[Work],
+    make: Make,
+    at_once: int,
+    advance: Callable[[int], None],
+    until: float | None = None,
+) -> None:
     """Make and keep each part, except those that another process holds."""
     stop = threading.Event()
+    end = float("inf") if until is None else until
 
     def one(item: Work) -> None:
         seen = 0
@@ -181,9 +237,13 @@ def make_all(work: list[Work], make: Make, at_once: int, advance: Callable[[int]
             nonlocal seen
             if stop.is_set():
                 raise _Stopped
+            if time.monotonic() >= end:
+                raise TimeUp
             advance(done - seen)
             seen = done
 
+        if time.monotonic() >= end:
+            raise TimeUp
         with item.store.claim(item.part.key) as mine:
             if item.done():
                 step(item.steps, item.steps)
@@ -195,7 +255,6 @@ def make_all(work: list[Work], make: Make, at_once: int, advance: Callable[[int]
 
 @contextmanager
 def _local(
-    work: list[Work],  # noqa: ARG001
     losses: Mapping[str, Loss],
     address: str | None,  # noqa: ARG001
     workers: int | None,
@@ -210,7 +269,7 @@ def _local(
 
 @contextmanager
 def _ray(
-    work: list[Work], losses: Mapping[str, Loss], address: str | None, workers: int | None
+    losses: Mapping[str, Loss], address: str | None, workers: int | None
 ) -> Iterator[tuple[Make, int]]:
     ray = need("ray", "ray", what="the engine 'ray'")
     started = not ray.is_initialized()
@@ -226,11 +285,15 @@ def _ray(
         )
     try:
         table = dict(losses)
-        shared = {mark: ray.put(data) for mark, data in {w.part.data: w.data for w in work}.items()}
+        shared: dict[str, Any] = {}
+        lock = threading.Lock()
         # a part whose worker or node died is started elsewhere
         remote = ray.remote(num_cpus=1, max_retries=RETRIES)(compute)
 
         def make(item: Work, step: Step) -> tuple[bytes, float]:
+            with lock:  # once for all parts
+                if item.part.data not in shared:
+                    shared[item.part.data] = ray.put(item.data)
             task = remote.remote(item.part, shared[item.part.data], table)
             try:
                 while not ray.wait([task], timeout=POLL)[0]:
@@ -255,6 +318,9 @@ def _ray(
     finally:
         if started:
             ray.shutdown()
+
+
+_ENGINES = {"local": _local, "ray": _ray}
 
 
 def _host_and_port(address: str) -> tuple[str, int] | None:

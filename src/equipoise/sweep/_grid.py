@@ -14,12 +14,16 @@ import textwrap
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from equipoise.datasets import Dataset
-from equipoise.training import LOSSES, Config, Loss
+from equipoise.training import LOSSES, Config, Loss, train_stack
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 RUNS = 128
 """Runs of a part at most: four chunks of the engine, some minutes on one core."""
@@ -213,6 +217,46 @@ class RunPart:
     data: str
 
     @property
+    def runs(self) -> int:
+        """Number of runs."""
+        return len(self.configs)
+
+    @property
+    def steps(self) -> int:
+        """Runs x epochs."""
+        return len(self.configs) * self.sweep.max_epochs
+
+    @property
+    def title(self) -> str:
+        """The part in a few words."""
+        names = list(dict.fromkeys(c.loss for c in self.configs))
+        return f"{self.sweep.dataset}, seed {self.seed}, {' '.join(names)}"
+
+    def table(
+        self,
+        data: Dataset,
+        losses: Mapping[str, Loss],
+        step: Callable[[int, int], None] | bool = False,
+    ) -> pa.Table:
+        """Train and measure the runs on one core; return a row per run and epoch."""
+        from equipoise.sweep._store import to_table
+
+        sweep = self.sweep
+        result = train_stack(
+            data.split(self.seed, stratify=sweep.stratify),
+            self.configs,
+            max_epochs=sweep.max_epochs,
+            batch_size=sweep.batch_size,
+            hidden_layer_sizes=sweep.hidden_layer_sizes,
+            output_relu=sweep.output_relu,
+            split_seed=self.seed,
+            workers=1,
+            losses=losses,
+            progress=step,
+        )
+        return to_table(result, sweep, self.seed, losses)
+
+    @property
     def key(self) -> str:
         """A hash of all that the numbers depend on."""
         sweep = self.sweep.to_dict()
@@ -254,8 +298,13 @@ def _text(function: Callable[..., Any]) -> str:
 
 def fingerprint(data: Dataset) -> str:
     """Return a hash of the features, labels and groups of a dataset."""
+    return fingerprint_of((data.X, data.y, data.group))
+
+
+def fingerprint_of(arrays: Iterable[NDArray[Any]]) -> str:
+    """Return a hash of arrays of numbers."""
     digest = hashlib.sha256()
-    for array in (data.X, data.y, data.group):
+    for array in arrays:
         digest.update(f"{array.dtype} {array.shape}\n".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:20]
