@@ -281,15 +281,15 @@ def test_options(trained, parameters):
         assert parameters["rho"] == value
 
 
-def test_include_group_and_categorical(trained):
-    more = ("--drop", "id", "--include-group", "--categorical", "age", "--test-fraction", "0.5")
+def test_include_group_and_kinds(trained):
+    more = ("--drop", "id", "--include-group", "--as", "category:age", "--test-fraction", "0.5")
     shown = fit(trained / "people.csv", "m", *more)
     assert "Held out: 120 of the 240 rows" in shown
     encoder = FrameEncoder.from_dict(GroupwiseMLPClassifier.load("m").extra_["encoder"])
     kinds = {column.name: column.kind for column in encoder.columns}
     assert kinds["sex"] == "category"
-    assert kinds["age"] != "number"
-    assert "id" not in kinds
+    assert kinds["age"] == "category"
+    assert kinds["id"] == "drop"
 
 
 def test_integer_and_truth_labels(tmp_path):

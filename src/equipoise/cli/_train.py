@@ -23,6 +23,7 @@ from equipoise.cli._training_table import (
     own_values,
     saved_with,
     seed_option,
+    show_columns,
     table_options,
     unseen_group_option,
 )
@@ -140,7 +141,8 @@ def train(
 ) -> None:
     """Train a classifier on DATA: CSV or Parquet files, or - for standard input.
 
-    Part of the rows is held out: a table shows the model's metrics there, overall and per group.
+    A first table shows how each column was read; --as and --drop overrule it. Part of the rows is
+    held out: a second table shows the model's metrics there, overall and per group.
     The other options are the parameters of GroupwiseMLPClassifier.
     """
     check_out(out, force=force, inputs=(data,))
@@ -159,6 +161,7 @@ def train(
     if reference is not None:
         parameters["reference_group"] = find_reference(reference, dataset.group_names)
     rows, test = _hold_out(dataset, test_fraction, seed)
+    show_columns(dataset)
     labels, groups = own_values(dataset)
     model = GroupwiseMLPClassifier(**parameters, random_state=seed)
     with console(stderr=True).status(f"Training on {len(rows):,} rows ..."):  # on a terminal only

@@ -14,7 +14,7 @@ import numpy as np
 
 from equipoise.datasets._catalogue import ENTRIES, FILES, Entry
 from equipoise.datasets._dataset import Dataset
-from equipoise.datasets._frame import FrameEncoder
+from equipoise.datasets._frame import Explained, FrameEncoder
 from equipoise.datasets._recipes import RECIPES
 from equipoise.datasets._registry import ENVIRONMENT, cache_dir, entry_of, read_lines, state
 from equipoise.datasets._source import Source
@@ -26,6 +26,7 @@ __all__ = [
     "FILES",
     "Dataset",
     "Entry",
+    "Explained",
     "FrameEncoder",
     "Part",
     "Preprocessor",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,16 +59,19 @@ class Dataset:
         group: str | Sequence[str],
         include_group: bool = False,
         drop: Sequence[str] = (),
-        categorical: Sequence[str] = (),
+        kinds: Mapping[str, str] | None = None,
         max_categories: int = 64,
         hash_columns: int = 32,
         title: str | None = None,
     ) -> Dataset:
         """Make a dataset from a table.
 
-        Numbers are kept, NaN where missing (`split` imputes and flags). Text, categories and
-        booleans become one column per value; a missing value counts as a value. A column of more
-        than `max_categories` values is hashed, word by word. Dates are refused.
+        Numbers are kept, NaN where missing (`split` imputes and flags); so are numbers written as
+        text, such as 34,800.77. Dates become days since 1970-01-01, exact to three minutes. Text,
+        categories and booleans become one column per value; a missing value counts as a value. A
+        column of more than `max_categories` values is hashed, word by word. Row numbers, ids (all
+        values differ) and columns of a single value are left out. `encoder.explained()` lists how
+        each column was read; `kinds` overrules it.
 
         Parameters
         ----------
@@ -82,9 +85,10 @@ class Dataset:
         include_group
             Whether the sensitive columns are features too.
         drop
-            Columns that are no features, such as row numbers.
-        categorical
-            Columns of numbers (or dates as text) to be treated as categories.
+            Columns that are no features.
+        kinds
+            Kind of a column, by its name, instead of the one that its values suggest: "number",
+            "category", "text" (hashed), "date" or "drop".
         max_categories, hash_columns
             Number of distinct values above which a column is hashed, and the number of columns it
             is hashed to.
@@ -109,7 +113,7 @@ class Dataset:
             group=(group,) if isinstance(group, str) else tuple(group),
             include_group=include_group,
             drop=drop,
-            categorical=categorical,
+            kinds=kinds,
             max_categories=max_categories,
             hash_columns=hash_columns,
         )

@@ -3,65 +3,42 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
-import decimal
-import hashlib
-import numbers
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise._inputs import encode, encode_groups, from_plain, recode, refuse_missing, to_plain
-from equipoise.datasets._source import Source, looks_like_dates
+from equipoise._inputs import (
+    InputError,
+    alternatives,
+    counted,
+    encode,
+    encode_groups,
+    from_plain,
+    recode,
+    refuse_missing,
+    shown,
+    to_plain,
+)
+from equipoise.datasets._column import KINDS, Column, as_text
+from equipoise.datasets._reading import read_column
+from equipoise.datasets._source import Source
 
-KINDS = ("number", "category", "hash")
 MAX_CLASSES = 100
-_FORMAT = "equipoise.FrameEncoder/1"
+_FORMAT = "equipoise.FrameEncoder/2"
+_WORDS = {"text": "hashed text", "drop": "left out"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Column:
-    """How one column of a table becomes columns of X."""
+class Explained(NamedTuple):
+    """How one column was read."""
 
-    name: str
-    kind: str  # "number", "category" (a column per value) or "hash" (of the words)
-    categories: tuple[str, ...] = ()  # the values of a "category", as text
-    width: int = 0  # number of columns of a "hash"
-    missing: bool = False  # whether a missing value has its own column; a missing number is NaN
-
-    @property
-    def feature_names(self) -> list[str]:
-        """Names of the columns of X."""
-        if self.kind == "number":
-            return [self.name]
-        names = [f"{self.name}={c}" for c in self.categories]
-        names += [f"{self.name}#{j}" for j in range(self.width)]
-        return names + [f"{self.name} missing"] * self.missing
-
-    def transform(self, array: NDArray[Any]) -> NDArray[np.float32]:
-        """Return the columns of X, (row, column)."""
-        if self.kind == "number":
-            return _numbers(array, self.name)[:, None]
-        codes, values = encode(array, f"column {self.name!r}")
-        # one row for each distinct value; the last is that of a missing one, whose code is -1
-        rows = np.zeros((len(values) + 1, len(self.feature_names)), np.float32)
-        if self.missing:
-            rows[-1, -1] = 1
-        place = {category: j for j, category in enumerate(self.categories)}
-        for row, value in zip(rows, map(_as_text, values), strict=False):
-            if self.kind == "hash":
-                for word in value.casefold().split():
-                    row[_hash(word) % self.width] += 1
-            elif value in place:
-                row[place[value]] = 1
-        return np.asarray(rows[codes])
-
-
-def _as_text(value: Any) -> str:
-    # 1 and 1.0 are the same category: a column of integers becomes floats when a value is missing
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    column: str
+    read_as: str  # "number", "category", "hashed text", "date", "left out", "label" or "group"
+    detail: str
+    missing: int  # number of missing values
+    advice: str  # the kind to ask for if the reading is in doubt
+    notable: bool  # whether there is more to say than the kind
 
 
 def _positions(
@@ -74,37 +51,21 @@ def _positions(
 
 
 def _key(value: Any) -> Any:
-    return tuple(_as_text(v) for v in value) if isinstance(value, tuple) else _as_text(value)
+    return tuple(as_text(v) for v in value) if isinstance(value, tuple) else as_text(value)
 
 
-def _hash(word: str) -> int:
-    # unlike hash(), the same in every process
-    digest = hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
+def _array(table: Source, column: Column) -> NDArray[Any]:
+    """Return a column as it was fitted: text that looks like another number stays text.
 
+    In a CSV file, a few rows of a column of 1.234.567 and 1.234 may all look like 1.234.
+    """
+    if not column.written or not table.title:  # only files have a title
+        return table[column.name]
+    from equipoise._files import texts
 
-def _numbers(array: NDArray[Any], name: str) -> NDArray[np.float32]:
-    if array.dtype.kind not in "iufb":
-        codes, values = encode(array, f"column {name!r}")
-        numbers = np.full(len(values) + 1, np.nan)
-        for i, value in enumerate(values):
-            try:
-                numbers[i] = float(value)
-            except (TypeError, ValueError):
-                raise ValueError(
-                    f"column {name!r} is of numbers, but row {int(np.argmax(codes == i))} has "
-                    f"{value!r}; correct it, or leave it empty if it is missing"
-                ) from None
-        array = numbers[codes]
-    with np.errstate(over="ignore"):
-        result = array.astype(np.float32)
-    if np.isinf(result).any():
-        row = int(np.argmax(np.isinf(result)))
-        raise ValueError(
-            f"column {name!r}, row {row}: {array[row]} is infinite or too large; "
-            "replace it, or leave it empty if it is missing"
-        )
-    return result
+    table.check(column.name)
+    raw = table.arrow(typed=False).column(column.name)
+    return np.asarray(texts(raw).to_numpy()) if str(raw.type) == "string" else table[column.name]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +75,7 @@ class FrameEncoder:
     Attributes
     ----------
     columns
-        The feature columns, in order.
+        The columns that are neither label nor group, in order, also those left out.
     label, class_names
         The label's column, and the labels that 0, 1, ... stand for.
     group, group_names
@@ -137,16 +98,45 @@ class FrameEncoder:
         """Return X of a table or file, (row, feature), raw.
 
         Only the feature columns are needed. A category that was not in the fitted table gives
-        zeros.
+        zeros; text that is no number or date in a column of such is an error.
         """
         table = Source.of(data)
         X = np.empty((table.rows, len(self.feature_names)), np.float32)
         start = 0
         for column in self.columns:
+            if column.kind == "drop":
+                continue
             stop = start + len(column.feature_names)
-            X[:, start:stop] = column.transform(table[column.name])
+            X[:, start:stop] = column.transform(_array(table, column))
             start = stop
         return X
+
+    def explained(self) -> list[Explained]:
+        """Return how each column was read: the label, the groups, then the others in order.
+
+        Examples
+        --------
+        >>> from equipoise.datasets import Dataset
+        >>> frame = {"id": range(21), "pay": ["1,200", "900", "1,050"] * 7, "sex": [0, 1, 1] * 7,
+        ...          "paid": [0, 1, 1] * 7}
+        >>> import polars as pl
+        >>> encoder = Dataset.from_frame(pl.DataFrame(frame), label="paid", group="sex").encoder
+        >>> for row in encoder.explained():
+        ...     print(row.column, row.read_as, row.detail, sep=" | ")
+        paid | label | 2 classes: 0, 1
+        sex | group | 2 groups: 0, 1
+        id | left out | row number
+        pay | number | text in the form 1,234.5; the comma in 1,050 taken as thousands
+        """
+        rows = [Explained(self.label, "label", _named(self.class_names, "class"), 0, "", False)]
+        groups = _named(self.group_names, "group")
+        rows += [Explained(name, "group", groups, 0, "", False) for name in self.group]
+        for c in self.columns:
+            values = counted(len(c.categories), "value") if c.kind == "category" else ""
+            detail = "; ".join(filter(None, (values, c.note)))
+            read_as = _WORDS.get(c.kind, c.kind)
+            rows.append(Explained(c.name, read_as, detail, c.missing, c.advice, bool(c.note)))
+        return rows
 
     def labels(self, data: Any) -> NDArray[np.int64]:
         """Return the label of each row as a position in `class_names`; -1 if it is not there."""
@@ -179,14 +169,20 @@ class FrameEncoder:
                 Column(**{**column, "categories": tuple(column["categories"])})
                 for column in data["columns"]
             )
-            if any(c.kind not in KINDS or (c.kind == "hash" and c.width < 1) for c in columns):
-                raise ValueError("a column has no kind, or no width to hash it to")
+            for column in columns:
+                column.check()
             classes, group, groups = (
                 tuple(map(from_plain, data[k])) for k in ("class_names", "group", "group_names")
             )
             return cls(columns, data["label"], classes, group, groups)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"damaged encoder: {error!r}") from None
+
+
+def _named(names: Sequence[Hashable], what: str) -> str:
+    plural = f"{what}{'es' if what.endswith('s') else 's'}"
+    more = ", ..." * (len(names) > 6)
+    return f"{len(names)} {plural}: {', '.join(shown(v) for v in names[:6])}{more}"
 
 
 # --- fitting ---------------------------------------------------------------------------------
@@ -199,20 +195,21 @@ def fit_encoder(
     group: tuple[str, ...],
     include_group: bool = False,
     drop: Sequence[str] = (),
-    categorical: Sequence[str] = (),
+    kinds: Mapping[str, str] | None = None,
     max_categories: int = 64,
     hash_columns: int = 32,
 ) -> FrameEncoder:
     """Learn from a table how to encode it; `Dataset.from_frame` describes the arguments."""
-    if isinstance(drop, str) or isinstance(categorical, str):
-        raise TypeError("drop and categorical are lists of columns, not one name")
+    if isinstance(drop, str):
+        raise TypeError("drop is a list of columns, not one name")
+    kinds = dict(kinds or {})
     if max_categories < 1 or hash_columns < 1:
         raise ValueError("max_categories and hash_columns are at least 1")
     if not table.rows:
         raise ValueError(f"{table.title or 'the table'} has no rows")
     if not group:
         raise ValueError("group names no column")
-    for name in (label, *group, *drop, *categorical):
+    for name in (label, *group, *drop, *kinds):
         table.check(name)
     if label in group:
         raise ValueError(f"column {label!r} cannot be both label and group")
@@ -229,15 +226,39 @@ def fit_encoder(
             "name a column of classes, or bin the numbers first"
         )
 
-    left_out = {label, *drop, *(() if include_group else group)}
-    features = [name for name in table.names if name not in left_out]
-    if not features:
-        raise ValueError("no column is left as a feature")
-    columns = [
-        _fit_column(table[name], name, name in categorical, max_categories, hash_columns)
-        for name in features
+    features = [
+        name for name in table.names if name != label and (include_group or name not in group)
     ]
-    return FrameEncoder(tuple(columns), label, classes, group, groups)
+    _check_kinds(kinds, features, drop)
+    kinds |= dict.fromkeys(drop, "drop")
+    columns = tuple(
+        Column(name, "drop", note="by request")  # not converted: it may hold anything
+        if kinds.get(name) == "drop"
+        else read_column(table[name], name, kinds.get(name), max_categories, hash_columns)
+        for name in features
+    )
+    if all(column.kind == "drop" for column in columns):
+        why = "; ".join(f"{shown(c.name)} ({c.note})" for c in columns[:5])
+        raise InputError(
+            f"no column is left as a feature{f', left out are {why}' * bool(why)}",
+            "keep one with kinds={column: kind}",
+            "keep one with --as KIND:COLUMN",
+        )
+    return FrameEncoder(columns, label, classes, group, groups)
+
+
+def _check_kinds(kinds: Mapping[str, str], features: Sequence[str], drop: Sequence[str]) -> None:
+    for name, kind in kinds.items():
+        if kind not in KINDS:
+            raise ValueError(f"there is no kind {kind!r} of column; {alternatives(kind, KINDS)}")
+        if name not in features:
+            raise InputError(
+                f"column {name!r} is the label or a group and no feature, so it has no kind",
+                "leave it out of kinds, or pass include_group=True if it is a group",
+                "leave out its --as, or pass --include-group if it is a group",
+            )
+        if name in drop and kind != "drop":
+            raise ValueError(f"column {name!r} cannot be both dropped and read as {kind}")
 
 
 def _several(codes: NDArray[Any], values: Sequence[Any], what: str) -> tuple[Hashable, ...]:
@@ -245,38 +266,3 @@ def _several(codes: NDArray[Any], values: Sequence[Any], what: str) -> tuple[Has
     if len(values) < 2:
         raise ValueError(f"{what} has only one value, {values[0]!r}; two or more are needed")
     return tuple(values)
-
-
-def _fit_column(
-    array: NDArray[Any], name: str, categorical: bool, max_categories: int, hash_columns: int
-) -> Column:
-    if array.dtype.kind in "iuf" and not categorical:
-        return Column(name, "number")
-    if array.dtype.kind in "mM" or any(_is_date(v) for v in array.tolist()):
-        raise _dates(name)
-    codes, values = encode(array, f"column {name!r}")
-    if not categorical:
-        if all(_is_number(v) for v in values):
-            return Column(name, "number")
-        if looks_like_dates(values):
-            raise _dates(name)
-    missing = bool((codes < 0).any())
-    if len(values) > max_categories:
-        return Column(name, "hash", width=hash_columns, missing=missing)
-    return Column(name, "category", tuple(_as_text(v) for v in values), missing=missing)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real | decimal.Decimal) and not isinstance(value, bool)
-
-
-def _is_date(value: Any) -> bool:
-    kinds = datetime.date | datetime.time | datetime.timedelta
-    return isinstance(value, kinds) or type(value).__name__ in ("Period", "Interval")
-
-
-def _dates(name: str) -> TypeError:
-    return TypeError(
-        f"column {name!r} holds dates; replace it by numbers, such as the year or the days since "
-        f"a fixed day, or leave it out with drop=[{name!r}]"
-    )
