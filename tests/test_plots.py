@@ -23,7 +23,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 
 import oracle_metrics as oracle
 from equipoise.metrics import group_base_rates
-from equipoise.plots import plot_frontier, plot_group_rates, plot_reliability
+from equipoise.plots import plot_frontier, plot_group_rates, plot_reliability, plot_tradeoffs
 from equipoise.plots._style import COLOURS
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -434,6 +434,7 @@ def test_without_matplotlib(monkeypatch):
         lambda: plot_reliability(y, prob),
         lambda: plot_group_rates(y, prob, sensitive_features=a),
         lambda: plot_frontier([[1, 2]]),
+        lambda: plot_tradeoffs({"calibrate": ["none"], "pe": [1], "ece": [1], "accuracy": [1]}),
     ):
         with pytest.raises(ImportError, match=r"pip install 'equipoise\[plot\]'"):
             draw()

@@ -92,7 +92,7 @@ def plot_frontier(
             f"draw at most {MOST_SERIES} at a time"
         )
     often = None if frequency is None else _frequency(frequency, len(array))
-    mark = None if chosen is None else _chosen(chosen, array)
+    mark = None if chosen is None else _pair(point_at(chosen, array, "chosen"), "chosen")
     pair = None if reference is None else _pair(reference, "reference")
     outside = len(series) > 4
     ax = axes_of(ax, (7.6 if outside else 6.4, 4.8))
@@ -131,7 +131,7 @@ def _curve(ax: Axes, own: Floats, often: Floats | None, style: dict[str, Any]) -
     if often is None:
         x, y = own[~pareto_mask(own)].T
         ax.scatter(x, y, s=9, color=colour, alpha=0.25, linewidths=0, zorder=2.0)
-        return ax.plot(*pareto_front(own).T, **style, markersize=5, linewidth=1.4, zorder=3.0)[0]
+        return front_line(ax, own, style)
     x, y = own.T
     size, alpha = _weight(often)
     marker = style["marker"]
@@ -140,6 +140,13 @@ def _curve(ax: Axes, own: Floats, often: Floats | None, style: dict[str, Any]) -
         *pareto_front(own).T, color=colour, linestyle=style["linestyle"], linewidth=1.4, zorder=2.5
     )
     return ax.plot([], [], **style, markersize=5, linewidth=1.4)[0]
+
+
+def front_line(ax: Axes, own: Floats, style: dict[str, Any], up: bool = False) -> Any:
+    """Draw a line through the frontier of points (n, 2); `up`: higher is better in the second."""
+    way = np.array([1.0, -1.0 if up else 1.0])
+    x, y = (pareto_front(own * way) * way).T
+    return ax.plot(x, y, **style, markersize=5, linewidth=1.4, zorder=3.0)[0]
 
 
 def _weight(frequency: Floats) -> tuple[Floats, Any]:
@@ -191,16 +198,17 @@ def _frequency(values: Any, n: int) -> Floats:
     return array
 
 
-def _chosen(chosen: Any, array: Floats) -> Floats:
-    if np.ndim(chosen) == 0:
-        try:
-            chosen = array[chosen]
-        except IndexError:
-            raise ValueError(
-                f"chosen must be a position among the {len(array)} points, or a pair, "
-                f"got {chosen!r}"
-            ) from None
-    return _pair(chosen, "chosen")
+def point_at(given: Any, points: Floats, name: str) -> Any:
+    """Return the point at a position among `points` (n, k), or what was given if it is not one."""
+    if np.ndim(given):
+        return given
+    try:
+        return points[given]
+    except IndexError:
+        raise ValueError(
+            f"{name} must be a position among the {len(points)} points, or "
+            f"{points.shape[1]} numbers, got {given!r}"
+        ) from None
 
 
 def _pair(values: Any, name: str) -> Floats:

@@ -52,6 +52,19 @@ def blank_figure(**options: Any) -> Figure:
     return figure
 
 
+def empty_figure(figure: Any, size: tuple[float, float]) -> Figure:
+    """Return the figure given, which must be empty, or a new one."""
+    if figure is None:
+        return blank_figure(figsize=size, layout="constrained")
+    Figure = need("matplotlib.figure", "plot", what="drawing").Figure
+    if not isinstance(figure, Figure):
+        raise TypeError(f"figure must be a matplotlib Figure, got {type(figure).__name__}")
+    if figure.axes:
+        raise ValueError("figure has axes already; pass an empty one, or none for a new one")
+    figure.set_layout_engine("constrained")  # makes room for a legend beside the axes
+    return figure  # type: ignore[no-any-return]
+
+
 def look(i: int) -> dict[str, Any]:
     """Return colour, mark and line of the i-th series."""
     hollow = i >= len(COLOURS)
@@ -73,13 +86,13 @@ def short_name(name: Hashable) -> str:
 
 
 def legend(
-    ax: Axes, handles: list[Any], names: list[str], left_out: str | None, **place: Any
+    ax: Axes | Figure, handles: list[Any], names: list[str], title: str | None, **place: Any
 ) -> None:
-    """Draw a legend, under a title that names what was left out."""
+    """Draw a legend, under a title such as what was left out."""
     # named afterwards: matplotlib leaves out a name that begins with an underscore
     numbers = [str(i) for i in range(len(handles))]
     small: dict[str, Any] = {"fontsize": "small", "title_fontsize": "small", "frameon": False}
-    legend = ax.legend(handles, numbers, title=left_out, **small, **place)
+    legend = ax.legend(handles, numbers, title=title, **small, **place)
     for text, name in zip(legend.get_texts(), names, strict=True):
         text.set_text(name)
 
