@@ -1,29 +1,33 @@
-"""FrontierSearch and what it finds, against plain loops and runs made by hand."""
+"""FrontierSearch: its plan, its runs beside runs made by hand, models, weights and files."""
 
 import itertools
 import json
-import sys
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from click.testing import CliRunner
-from scipy import stats
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import KFold
+from sklearn.model_selection import KFold, ShuffleSplit
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from equipoise import FrontierSearch
 from equipoise._files import read_model, write_model
-from equipoise.cli import main
-from equipoise.cli._search import FILES
-from equipoise.datasets import Part, Split, split_rows
-from equipoise.search import POOLED, mean_interval
+from equipoise.datasets import Part, Split
+from equipoise.metrics import expected_calibration_error, group_base_rates, proportional_equality
+from equipoise.search import POOLED, StoppedEarly
 from equipoise.search import _search as search_module
-from equipoise.search._results import Tradeoffs, Trial
-from equipoise.training import Config, GroupwiseMLPClassifier, train_stack
+from equipoise.search._plan import cuts_of, disjoint_parts, stages_of, trials_of
+from equipoise.training import (
+    Config,
+    GroupwiseMLPClassifier,
+    checked_rows,
+    fit_scaling,
+    quiet_calibration,
+    scaled,
+    train_to_best,
+)
 
 SMALL = {
     "lam": (1.0, 5.0),
@@ -31,8 +35,8 @@ SMALL = {
     "max_epochs": 3,
     "hidden_layer_sizes": (8,),
     "learning_rate": 0.01,
+    "random_state": 0,
 }
-SMALL["random_state"] = 0
 
 
 def people(n=400, groups=("f", "m"), classes=2, seed=0):
@@ -42,140 +46,88 @@ def people(n=400, groups=("f", "m"), classes=2, seed=0):
     return X, np.digitize(score, np.linspace(-0.5, 0.5, classes - 1) if classes > 2 else [0.0]), a
 
 
-# --- what was found --------------------------------------------------------------------------
-
-COLUMNS = ("accuracy", "pe_deterministic", "diverged")
-SCALED = ("pe", "ece15", "log_loss")
+# --- the plan --------------------------------------------------------------------------------
 
 
-def found(seed=0, losses=("ce", "ce", "mmce", "dca"), splits=3, epochs=4):
-    """Make up measurements, so that every choice has an oracle."""
-    rng = np.random.default_rng(seed)
-    shape = (len(losses), splits, epochs)
-    columns = {"diverged": np.zeros(shape)}
-    for part in ("val", "test"):
-        columns[f"{part}_accuracy"] = rng.uniform(0.7, 0.8, shape)
-        columns[f"{part}_pe_deterministic"] = rng.random(shape)
-        for how, metric in itertools.product(("", "_group"), SCALED):
-            columns[f"{part}{how}_{metric}"] = rng.random(shape)
-    trials = [Trial(t, None if t == "ce" else (0.5, 0.5), 1.0, i) for i, t in enumerate(losses)]
-    return Tradeoffs(trials, columns, (None, "group"))
-
-
-def plain_points(f):
-    """List the points one by one, with means over the splits."""
-    rows = []
-    for how, (i, trial), epoch in itertools.product(
-        f.calibrate, enumerate(f.trials), range(f.columns["diverged"].shape[2])
-    ):
-        prefix = "val" if how is None else f"val_{how}"
-        mean = {
-            "accuracy": np.mean(f.columns["val_accuracy"][i, :, epoch]),
-            "pe": np.mean(f.columns[f"{prefix}_pe"][i, :, epoch]),
-            "ece": np.mean(f.columns[f"{prefix}_ece15"][i, :, epoch]),
-        }
-        rows.append({"loss": trial.loss, "how": how or "none", "epoch": epoch + 1, **mean})
-    best = max(r["accuracy"] for r in rows)
-    return [r | {"in": r["accuracy"] > best - 0.05} for r in rows]
-
-
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("objective", ["pe", "ece", "balanced"])
-def test_choice_equals_a_plain_loop(seed, objective):
-    f = found(seed)
-    rows = plain_points(f)
-    ce = [r for r in rows if r["in"] and r["loss"] == "ce"]
-    units = [np.median([r[m] for r in ce]) for m in ("pe", "ece")]
-    scores = {
-        "pe": lambda r: r["pe"],
-        "ece": lambda r: r["ece"],
-        "balanced": lambda r: r["pe"] / units[0] + r["ece"] / units[1],
+def test_cross_entropy_gets_as_many_runs_as_all_others_together():
+    share = np.array([0.3, 0.7])
+    trials = trials_of(["ce", "ls", "mmce"], "auto", (1.0, 5.0), ["f", "m"], share, control=True)
+    others = [t for t in trials if t.loss != "ce"]
+    assert {(t.loss, t.weights, t.lam) for t in others} == {
+        *(("ls", w, 1.0) for w in ("none", "equal", "share")),
+        *(("mmce", w, lam) for w in ("none", "equal", "share") for lam in (1.0, 5.0)),
     }
-    expected = min((r for r in rows if r["in"]), key=scores[objective])
-    chosen = f.choice(objective, 0.05)
-    assert (chosen["loss"], chosen["calibrate"], chosen["epoch"]) == (
-        expected["loss"],
-        expected["how"],
-        expected["epoch"],
+    rhos = {"none": None, "equal": (0.5, 0.5), "share": (0.3, 0.7)}
+    assert all(t.rho == rhos[t.weights] for t in others)
+    assert sorted(t.control for t in trials if t.loss == "ce") == list(range(len(others)))
+    # half and half at any moment, so that a search that is stopped is a fair one too
+    for n in range(2, len(trials) + 1, 2):
+        assert sum(t.loss == "ce" for t in trials[:n]) == n // 2
+
+
+def test_weights_that_are_equal_are_tried_once_and_named():
+    even = np.array([0.5, 0.5])
+    found = trials_of(["dca"], "auto", (1.0,), ["f", "m"], even, control=False)
+    assert sorted(t.weights for t in found) == ["equal", "none"]
+    found = trials_of(
+        ["dca"], [0.25, {"f": 0.5, "m": 1.0}], (1.0,), ["f", "m"], even, control=False
     )
-    assert chosen["val_pe"] == pytest.approx(expected["pe"], rel=1e-12)
-    assert f.choice(lambda row: -row["val_accuracy"], 0.05)["val_accuracy"] == pytest.approx(
-        max(r["accuracy"] for r in rows)
-    )
+    assert sorted(t.weights for t in found) == ["0.5 1", "0.75 0.25"]
+    assert [
+        t.weights for t in trials_of(["fl"], "auto", (1.0,), [], np.ones(1), control=False)
+    ] == ["none"]
 
 
-def test_test_figures_choose_nothing():
-    f = found(1)
-    before = [f.choice(o, 0.05)["point"] for o in ("pe", "ece", "balanced")]
-    for name in f.columns:
-        if name.startswith("test"):
-            f.columns[name][:] = np.random.default_rng(9).random(f.columns[name].shape)
-    assert [f.choice(o, 0.05)["point"] for o in ("pe", "ece", "balanced")] == before
+def _cuts(n_seeds=10, cv=None, n=200, seed=0):
+    X, y, a = people(n, ("f", "m", "x"))
+    rows = checked_rows(FrontierSearch(), X, y, a, None)
+    return cuts_of(rows, rows.group, cv, n_seeds, seed), rows
 
 
-def test_frontier_equals_brute_force():
-    f = found(2)
-    rows = [r for r in plain_points(f) if r["in"]]
-    expected = [
-        r
-        for r in rows
-        if not any(
-            q["pe"] <= r["pe"]
-            and q["ece"] <= r["ece"]
-            and (q["pe"], q["ece"]) != (r["pe"], r["ece"])
-            for q in rows
-        )
+def test_splits_are_folds_with_validation_outside():
+    cuts, rows = _cuts()
+    assert len(cuts) == 10
+    cells = rows.group * 2 + rows.codes
+    for cut in cuts:
+        (held,) = cut.held_out
+        parts = [cut.train, cut.val, held]
+        np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(200))
+        assert (len(held), len(cut.val)) == (40, 20)
+        # each part has its share of every label and group
+        for part, size in zip(parts, (0.7, 0.1, 0.2), strict=True):
+            count = np.bincount(cells[part], minlength=6)
+            assert (np.abs(count - size * np.bincount(cells)) < 2.5).all()
+    for division in (cuts[:5], cuts[5:]):
+        every = np.concatenate([cut.held_out[0] for cut in division])
+        assert len(np.unique(every)) == 200
+    apart = disjoint_parts(cuts)
+    assert apart[0] == [1, 2, 3, 4]  # not those of another division, which share rows with it
+    assert apart[7] == [5, 6, 8, 9]
+
+
+@pytest.mark.parametrize(("n_seeds", "cv"), [(1, None), (3, ShuffleSplit(3, random_state=0))])
+def test_splits_that_overlap_are_halved(n_seeds, cv):
+    cuts, _ = _cuts(n_seeds, cv)
+    assert all(len(cut.held_out) == 2 for cut in cuts)
+    assert all(disjoint_parts(cuts))
+    for cut in cuts:
+        assert not set(cut.held_out[0]) & set(cut.held_out[1])
+        assert not set(np.concatenate(cut.held_out)) & set(np.concatenate([cut.train, cut.val]))
+
+
+def test_folds_of_a_splitter():
+    cuts, _ = _cuts(cv=KFold(4))
+    assert [cut.held_out[0].tolist() for cut in cuts] == [
+        list(range(i, i + 50)) for i in range(0, 200, 50)
     ]
-    frame = f.frontier(0.05)
-    assert len(frame) == len(expected)
-    assert frame["val_pe"].tolist() == pytest.approx(sorted(r["pe"] for r in expected))
-    assert ((frame["frequency"] >= 0) & (frame["frequency"] <= 1)).all()
-    row = frame.iloc[0]
-    i = next(k for k, t in enumerate(f.trials) if t.control == row["control"])
-    prefix = "test" if row["calibrate"] == "none" else f"test_{row['calibrate']}"
-    values = f.columns[f"{prefix}_pe"][i, :, row["epoch"] - 1]
-    low, high = stats.t.interval(0.95, 2, values.mean(), stats.sem(values))
-    assert row["test_pe"] == pytest.approx(values.mean())
-    assert row["test_pe_low"] == pytest.approx(max(low, 0.0))
-    assert row["test_pe_high"] == pytest.approx(high)
 
 
-def test_interval_of_one_split_is_unknown():
-    assert mean_interval(np.array([1.0])) is None
-
-
-@pytest.mark.parametrize(
-    ("shift", "words"),
-    [
-        (-0.3, "mmce beats cross-entropy"),
-        (0.0, "No loss clearly beats"),
-        (0.5, "the choice is cross-entropy itself"),
-    ],
-)
-def test_verdict(shift, words):
-    f = found(3, ("ce", "mmce"))
-    rng = np.random.default_rng(0)
-    for name, values in f.columns.items():
-        if name.endswith("_pe"):
-            values[:] = 0.5 + 0.001 * rng.random(values.shape)
-            values[1] += shift
-            if shift == 0.0:  # a little better on validation, by chance
-                values[1] -= 0.01 * name.startswith("val")
-        if name.endswith("accuracy"):
-            values[:] = 0.8
-    text, numbers = f.verdict("pe", 0.05)
-    assert words in text
-    if shift < 0:
-        assert numbers["difference"] == pytest.approx(0.3, abs=0.01)
-        assert numbers["interval"][0] > 0
-    assert f.verdict(lambda row: row["val_pe"], 0.05)[0].split(":")[0] == text.split(":")[0]
-
-
-def test_verdict_without_a_control_within_the_slack():
-    f = found(3, ("ce", "mmce"))
-    f.columns["val_accuracy"][0] = 0.1
-    f.columns["val_accuracy"][1] = 0.8
-    assert "nothing within the slack" in f.verdict("pe", 0.05)[0]
+def test_stages():
+    for n in range(1, 30):
+        stages = stages_of(n, halving=True)
+        assert list(itertools.chain(*stages)) == list(range(n))
+        assert len(stages) == min(n, 3)
+        assert stages_of(n, halving=False) == [list(range(n))]
 
 
 # --- the search ------------------------------------------------------------------------------
@@ -184,54 +136,93 @@ def test_verdict_without_a_control_within_the_slack():
 @pytest.fixture(scope="module")
 def fitted():
     X, y, a = people()
-    search = FrontierSearch(("ce", "ls", "mmce"), **SMALL)
+    search = FrontierSearch(("ce", "ls", "mmce"), **{**SMALL, "n_seeds": 5})
     return search.fit(X, y, sensitive_features=a), X, y, a
 
 
-def test_the_grid(fitted):
-    search, _, _, a = fitted
-    trials = search._found.trials
-    share = np.array([(a == "f").mean(), (a == "m").mean()])
-    wanted = [tuple((1 - t) / 2 + t * share) for t in (0, 0.5, 1)]
-    for name, lams in (("ls", [1.0]), ("mmce", [1.0, 5.0])):
-        own = [(t.rho, t.lam) for t in trials if t.loss == name]
-        assert len(own) == 3 * len(lams)
-        for rho, lam in itertools.product(wanted, lams):
-            assert any(lam == q and r == pytest.approx(rho) for r, q in own)
-    # cross-entropy has as many runs as the loss with the most, and comes first
-    assert [t.control for t in trials if t.loss == "ce"] == list(range(6))
-    assert [t.loss for t in trials[:6]] == ["ce"] * 6
-
-
-def test_figures_are_those_of_the_engine(fitted):
+@pytest.mark.filterwarnings("ignore:proportional equality")
+def test_figures_are_those_of_runs_made_by_hand(fitted):
     search, X, y, a = fitted
     members = (a == "m").astype(np.int64)
-    seed, trials = search._seed, search._found.trials
-    inits = np.random.default_rng(seed).integers(2**31, size=(2, 6))
+    rows = checked_rows(FrontierSearch(), X, y, a, None)
+    cuts = cuts_of(rows, rows.group, None, 5, search._seed)
+    trials = search._found.trials
+    inits = np.random.default_rng(search._seed).integers(2**31, size=(5, len(trials)))
     frame = search.results_
-    assert len(frame) == len(trials) * 2 * 3
-    for s in (0, 1):
-        cut = split_rows(len(y), seed + s, members * 2 + y)
+    reference = search.reference_group_
+    for s, i in ((0, 1), (4, next(i for i, t in enumerate(search._found.alive) if t))):
+        cut = (cuts[s].train, cuts[s].val, cuts[s].held_out[0])
         mean, scale = X[cut[0]].mean(0), X[cut[0]].std(0)
         parts = [Part(((X[r] - mean) / scale).astype(np.float32), y[r], members[r], r) for r in cut]
-        i = next(k for k, t in enumerate(trials) if t.loss == "mmce")
-        config = Config("mmce", trials[i].rho, trials[i].lam, int(inits[s, 0]), 0.01)
-        alone = train_stack(
+        config = Config(trials[i].loss, trials[i].rho, trials[i].lam, int(inits[s, i]), 0.01)
+        alone = train_to_best(
             Split(*parts, None),
             [config],
             max_epochs=3,
+            patience=10,
             hidden_layer_sizes=(8,),
-            split_seed=seed + s,
-            reference=int(np.bincount(members).argmax()),
+            split_seed=search._seed + s,
         )
-        own = frame[
-            (frame["split"] == s)
-            & (frame["loss"] == "mmce")
-            & (frame["lam"] == trials[i].lam)
-            & (frame["rho"].map(lambda r, i=i: r == trials[i].rho))
-        ]
-        for name in ("val_pe", "val_group_ece15", "test_accuracy", "test_log_loss"):
-            np.testing.assert_allclose(own[name], alone.columns[name][0], rtol=1e-4, atol=1e-5)
+        held = cut[2]
+        rates = group_base_rates(y[cut[0]], sensitive_features=a[cut[0]])
+        for how in (None, "common", "group", "bcts"):
+            with quiet_calibration():
+                scaling = fit_scaling(
+                    how, alone.logits["val"][0], parts[1], n_classes=2, groups=(0, 1)
+                )
+            prob = scaled(scaling, alone.logits["test"][0], members[held])
+            expected = {
+                "accuracy": (prob.argmax(1) == y[held]).mean(),
+                "ece": expected_calibration_error(y[held], prob),
+                "log_loss": -np.log(prob[np.arange(len(held)), y[held]]).mean(),
+                "pe": proportional_equality(
+                    y[held],
+                    prob,
+                    sensitive_features=a[held],
+                    base_rates=rates,
+                    reference_group=reference,
+                ),
+                "pe_deterministic": proportional_equality(
+                    y[held],
+                    prob,
+                    sensitive_features=a[held],
+                    base_rates=rates,
+                    reference_group=reference,
+                    kind="deterministic",
+                ),
+                "epoch": alone.epoch[0],
+            }
+            own = frame[(frame["split"] == s) & (frame["calibrate"] == (how or "none"))]
+            trial = trials[i]
+            own = own[(own["loss"] == trial.loss) & (own["weights"] == trial.weights)]
+            own = own[own["lam"] == trial.lam]
+            if trial.control is not None:
+                own = own[own["control"] == trial.control]
+            assert len(own) == 1
+            for name, value in expected.items():
+                assert own[name].item() == pytest.approx(value, rel=1e-4, abs=1e-6), (s, how, name)
+
+
+def test_halving_keeps_equal_sides(fitted):
+    search = fitted[0]
+    frame = search.results_
+    sides = frame.groupby(["split", frame["loss"] == "ce"])["calibrate"].count().unstack() / 4
+    assert sides[True].tolist() == sides[False].tolist() == [9, 5, 3, 3, 3]
+    alive = search._found.alive
+    assert alive.sum() == 6
+    whole = (
+        clone(search)
+        .set_params(halving=False, refit=False)
+        .fit(*fitted[1:3], sensitive_features=fitted[3])
+    )
+    assert whole._found.alive.all()
+    assert len(whole.results_) == 18 * 5 * 4
+    # runs are the same, whatever was dropped later
+    keys = ["loss", "weights", "lam", "control", "split", "calibrate"]
+    both = frame.merge(whole.results_, on=keys, suffixes=("", "_whole"))
+    assert len(both) == len(frame)
+    for name in ("accuracy", "pe", "ece", "log_loss"):
+        np.testing.assert_allclose(both[name], both[f"{name}_whole"], rtol=1e-4, atol=1e-6)
 
 
 def test_select_gives_a_model_of_the_choice(fitted):
@@ -239,35 +230,35 @@ def test_select_gives_a_model_of_the_choice(fitted):
     model = search.select("ece", 1.0, loss="mmce")
     choice = model.choice_
     assert choice["loss"] == "mmce" == model.loss
-    assert model.max_epochs == choice["epoch"]
-    assert model.n_iter_ == choice["epoch"]
-    assert model.rho == dict(zip(["f", "m"], choice["rho"], strict=True))
+    assert model.max_epochs == 3
+    weights = choice["rho"] and dict(zip(["f", "m"], choice["rho"], strict=True))
+    assert model.rho == weights
     assert model.calibrate == (None if choice["calibrate"] == "none" else choice["calibrate"])
     prob = model.predict_proba(X, sensitive_features=a)
     np.testing.assert_allclose(prob.sum(1), 1.0)
     best = search.best_estimator_.predict_proba(X, sensitive_features=a)
     np.testing.assert_array_equal(search.predict_proba(X, sensitive_features=a), best)
-    np.testing.assert_array_equal(search.predict(X), search.best_estimator_.predict(X))
-    wide = search.select(lambda row: row["val_log_loss"], slack=1.0)
-    table = search._found.table()
-    assert wide.choice_["val_log_loss"] == pytest.approx(np.nanmin(table["val_log_loss"]))
+    decided = search.predict(X, sensitive_features=a)
+    np.testing.assert_array_equal(decided, search.classes_[best.argmax(1)])
+    table = search.candidates_
+    wide = clone(search).set_params(log_loss_slack=9.0)
+    wide.__dict__ |= {k: v for k, v in search.__dict__.items() if k.endswith("_") or k[0] == "_"}
+    wide = wide.select(lambda row: row["val_log_loss"], slack=1.0)
+    assert wide.choice_["val_log_loss"] == pytest.approx(table["val_log_loss"].min())
+    with pytest.raises(ValueError, match="loss 'dca' was not tried; there are ce, ls, mmce"):
+        search.select(loss="dca")
 
 
 def test_plot(fitted):
-    from matplotlib.figure import Figure
-
-    search = fitted[0].set_params(slack=1.0)
-    axes = search.plot(Figure().subplots())
-    search.set_params(slack=0.05)
-    labels = [t.get_text() for t in axes.get_legend().get_texts()]
-    assert {"ce", "mmce", "mmce + group"} <= set(labels)
-    assert axes.get_xlabel() == f"PE on validation, compared with {search.reference_group_}"
+    figure = fitted[0].plot()
+    texts = [t.get_text() for legend in figure.legends for t in legend.get_texts()]
+    assert {"none", "common", "group", "bcts"} <= set(texts)
 
 
 def test_the_reference_group():
     X, y, a = people(400, ("a", "b", "c"))
     a[a == "c"] = np.where(np.arange((a == "c").sum()) % 2, "b", "c")  # b is the largest
-    options = {"loss": ("ce", "mmce"), **SMALL, "refit": False}
+    options = {"loss": ("ce", "mmce"), **SMALL, "lam": (1.0,), "refit": False}
     default = FrontierSearch(**options).fit(X, y, sensitive_features=a)
     named = {
         g: FrontierSearch(reference_group=g, **options).fit(X, y, sensitive_features=a)
@@ -275,14 +266,10 @@ def test_the_reference_group():
     }
     pd.testing.assert_frame_equal(default.results_, named["b"].results_)
     assert [s.reference_group_ for s in (default, *named.values())] == ["b", "a", "b", "c"]
-    # groups in another order, with the reference in the first place
-    other = {"a": "3a", "b": "2b", "c": "1c"}
-    renamed = FrontierSearch(reference_group="1c", **options)
-    renamed.fit(X, y, sensitive_features=[other[g] for g in a])
-    ce = [s.results_.query("loss == 'ce'") for s in (named["c"], renamed, named["a"])]
-    assert not np.allclose(ce[0]["val_pe"], ce[2]["val_pe"])
-    for name in ("val_accuracy", "test_log_loss", "val_group_ece15"):
-        np.testing.assert_allclose(ce[0][name], ce[2][name], rtol=1e-9)
+    first = [s.results_.query("split == 0 and loss == 'ce'") for s in (named["c"], named["a"])]
+    assert not np.allclose(first[0]["pe"], first[1]["pe"])
+    for name in ("accuracy", "log_loss", "ece"):
+        np.testing.assert_allclose(first[0][name], first[1][name], rtol=1e-9)
     for g, search in named.items():
         assert search.frontier_["reference_group"].tolist() == [g] * len(search.frontier_)
         assert search.verdict_.endswith(f"PE compares with group {g!r}.")
@@ -292,8 +279,12 @@ def test_the_reference_group():
     assert "PE" not in quiet.verdict_
 
 
+def _not_started(monkeypatch):
+    monkeypatch.setattr(search_module, "run_stages", None)
+
+
 def test_a_reference_group_that_cannot_be(monkeypatch):
-    monkeypatch.setattr(search_module, "train_stack", None)
+    _not_started(monkeypatch)
     X, y, a = people(500)
     a = a.astype(object)
     a[:9], a[9:14] = "x", "y"
@@ -307,6 +298,26 @@ def test_a_reference_group_that_cannot_be(monkeypatch):
         pytest.raises(ValueError, match=r"'x' has fewer than min_group_size=30 .*pooled"),
     ):
         search.set_params(reference_group="x").fit(X, y, sensitive_features=a)
+
+
+def test_a_group_that_is_too_small_is_said_before_training(monkeypatch):
+    _not_started(monkeypatch)
+    X, y, a = people(300)
+    a = a.astype(object)
+    a[0] = "x"
+    search = FrontierSearch(small_groups="keep", **SMALL)
+    with pytest.raises(ValueError, match=r"group 'x' \(1 of 300 rows\) has no row in a "):
+        search.fit(X, y, sensitive_features=a)
+    a[0] = "f"
+    y[a == "m"] = 0
+    search.set_params(reference_group="m")
+    with pytest.raises(
+        ValueError, match=r"'m', which PE compares with, has too few rows of label .1."
+    ):
+        search.fit(X, y, sensitive_features=a)
+    lonely = FrontierSearch(("mmce",), control=False, **SMALL)
+    with pytest.raises(ValueError, match="'balanced' is in units of cross-entropy, which is not"):
+        lonely.fit(X, y, sensitive_features=a)
 
 
 def test_a_pool_is_no_default_reference():
@@ -343,22 +354,24 @@ def test_more_classes_groups_and_string_labels():
     assert search.predict_proba(X, sensitive_features=a).shape == (600, 3)
 
 
-def test_small_groups():
+@pytest.mark.parametrize("how", ["group", "bcts"])
+def test_small_groups(how):
     X, y, a = people(500)
     a = a.astype(object)
-    a[:9], a[9:14] = "x", "y"
-    options = {"loss": ("ce", "mmce"), **SMALL, "calibrate": ("group",)}
-    with pytest.raises(ValueError, match=r"'x' \(9 rows\), 'y' \(5 rows\).*small_groups='pool'"):
+    a[:9], a[9:20] = "x", "y"
+    options = {"loss": ("ce", "mmce"), **SMALL, "calibrate": (how,)}
+    with pytest.raises(ValueError, match=r"'x' \(9 rows\), 'y' \(11 rows\).*small_groups='pool'"):
         FrontierSearch(small_groups="error", **options).fit(X, y, sensitive_features=a)
     with pytest.warns(UserWarning, match="pooled into one"):
         pooled = FrontierSearch(**options).fit(X, y, sensitive_features=a)
     assert pooled.groups_ == ["f", "m", POOLED]
-    assert pooled.pooled_ == {"x": 9, "y": 5}
-    temperatures = pooled.best_estimator_.temperatures_
-    assert set(temperatures) == {"f", "m", "x", "y"}
-    assert temperatures["x"] == temperatures["y"]
+    assert pooled.pooled_ == {"x": 9, "y": 11}
+    scaling = pooled.best_estimator_.scaling_
+    own = scaling.temperatures_ if how == "group" else scaling.calibrators_
+    assert set(own) == {"f", "m", "x", "y"}
+    assert own["x"] == own["y"]
     assert pooled.predict_proba(X, sensitive_features=a).shape == (500, 2)
-    a[9:14] = "f"
+    a[9:20] = "f"
     with pytest.warns(UserWarning, match="shrunk towards the common one"):
         single = FrontierSearch(**options).fit(X, y, sensitive_features=a)
     assert single.groups_ == ["f", "m", "x"]
@@ -368,11 +381,15 @@ def test_small_groups():
 
 def test_without_groups_the_ece_decides():
     X, y, _ = people()
-    search = FrontierSearch(("ce", "mmce"), slack=1.0, **SMALL).fit(X, y)
+    options = {**SMALL, "slack": 1.0, "log_loss_slack": 9.0}
+    search = FrontierSearch(("ce", "mmce"), **options).fit(X, y)
     assert search.groups_ == []
-    assert search.best_estimator_.choice_["val_ece"] == np.nanmin(search._found.table()["val_ece"])
+    assert search.choice_["val_ece"] == search.candidates_["val_ece"].min()
+    assert np.isnan(search.choice_["val_pe"])
+    assert set(search.results_["calibrate"]) == {"none", "common", "bcts"}
     assert len(search.frontier_) >= 1
     assert search.predict_proba(X).shape == (400, 2)
+    assert "PE" not in search.verdict_
 
 
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
@@ -386,42 +403,64 @@ def test_sensitive_columns(kind):
     np.testing.assert_allclose(prob, by_hand.predict_proba(X[:, :2], sensitive_features=a))
 
 
-def test_cv_makes_the_splits():
-    X, y, a = people(300)
-    search = FrontierSearch(("ce",), cv=3, **{**SMALL, "n_seeds": 1})
-    assert search.fit(X, y, sensitive_features=a)._found.splits == 3
-
-
 def test_time_limit_keeps_what_is_done(monkeypatch):
-    monkeypatch.setattr(search_module, "BLOCK", 2)
     X, y, a = people()
     clock = itertools.count()
-    # every look at the clock is a second: the control's first blocks are done by then
-    monkeypatch.setattr(search_module.time, "monotonic", lambda: next(clock))
-    search = FrontierSearch(("ce", "mmce"), time_limit=30.5, refit=False, **SMALL)
-    with pytest.warns(UserWarning, match="of 12 configurations are done"):
+    # every look at the clock is a second: the first parts are done by then
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("equipoise.search._race.CHUNK", 4)
+    options = {**SMALL, "refit": False, "workers": 1}
+    search = FrontierSearch(("ce", "mmce"), time_limit=12.5, **options)
+    with pytest.warns(UserWarning, match=r"stopped: \d+ of 18 runs are finished"):
         search.fit(X, y, sensitive_features=a)
     assert search.stopped_
-    done = len(search._found.trials)
-    assert 2 <= done < 12
-    assert not np.isnan(search.results_["val_pe"]).any()
-    with pytest.raises(ValueError, match="before anything was finished; give it more time"):
+    assert len(search._found.trials) in (4, 8, 12)
+    assert search._found.splits == [0]
+    assert "Too little was finished" in search.verdict_
+    assert "nan" not in search.verdict_
+    with pytest.raises(StoppedEarly, match="0 of 18 runs were finished, too few to choose from; g"):
         search.set_params(time_limit=0.5).fit(X, y, sensitive_features=a)
 
 
-def test_interrupt_keeps_what_is_done(monkeypatch):
-    monkeypatch.setattr(search_module, "BLOCK", 4)
+def test_interrupt_keeps_what_is_done(tmp_path, monkeypatch):
+    monkeypatch.setattr("equipoise.search._race.CHUNK", 4)
     X, y, a = people()
+    seen, calm = [], []
 
     def interrupt(done, total):
-        if done > total // 2:
+        seen.append((done, total))
+        if done > 14 and not calm:
             raise KeyboardInterrupt
 
-    search = FrontierSearch(("ce", "mmce"), progress=interrupt, **SMALL)
-    with pytest.warns(UserWarning, match="the search was stopped; 4 of 12"):
+    options = {**SMALL, "workers": 1, "folder": tmp_path / "runs"}
+    search = FrontierSearch(("ce", "mmce"), progress=interrupt, **options)
+    with pytest.warns(UserWarning, match="stopped: 15 of 18 runs are finished.*repeat the search"):
         search.fit(X, y, sensitive_features=a)
     assert search.stopped_
     assert search.predict_proba(X, sensitive_features=a).shape == (400, 2)
+    files = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "runs").glob("*.parquet")}
+    calm.append(True)
+    search.fit(X, y, sensitive_features=a)
+    assert not search.stopped_
+    assert seen[-1] == (18, 18)
+    after = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "runs").glob("*.parquet")}
+    assert files.items() < after.items()
+    whole = FrontierSearch(("ce", "mmce"), **SMALL).fit(X, y, sensitive_features=a)
+    pd.testing.assert_frame_equal(whole.results_, search.results_)
+    assert (whole.verdict_, whole.choice_) == (search.verdict_, search.choice_)
+
+
+def test_a_folder_keeps_the_seed_and_refuses_another_search(tmp_path):
+    X, y, a = people(200)
+    options = {"loss": ("ce", "mmce"), **SMALL, "refit": False, "folder": tmp_path}
+    options["random_state"] = None
+    first = FrontierSearch(**options).fit(X, y, sensitive_features=a)
+    again = FrontierSearch(**options).fit(X, y, sensitive_features=a)
+    pd.testing.assert_frame_equal(first.results_, again.results_)
+    with pytest.raises(ValueError, match=r"holds another search \(its max_epochs differ\)"):
+        FrontierSearch(**{**options, "max_epochs": 4}).fit(X, y, sensitive_features=a)
+    with pytest.raises(ValueError, match="holds runs on other data"):
+        FrontierSearch(**options).fit(2 * X, y, sensitive_features=a)
 
 
 @pytest.mark.parametrize(
@@ -432,20 +471,61 @@ def test_interrupt_keeps_what_is_done(monkeypatch):
         ({"lam": ()}, "at least one"),
         ({"n_seeds": 0}, "n_seeds must be at least 1"),
         ({"max_epochs": 0}, "max_epochs must be at least 1"),
+        ({"patience": 0}, "patience must be at least 1"),
         ({"calibrate": ("each",)}, "calibrate must list"),
         ({"calibrate": ()}, "calibrate must list"),
         ({"slack": 0.0}, "slack must be positive"),
+        ({"log_loss_slack": -0.1}, "log_loss_slack must not be negative"),
         ({"objective": "best"}, "unknown objective .best.; use one of balanced, pe, ece"),
         ({"small_groups": "drop"}, "small_groups must be"),
         ({"time_limit": 0}, "time_limit must be positive"),
         ({"rho": {"f": 1.0}}, "rho names the groups"),
         ({"learning_rate": 0.0}, "learning_rate must be positive"),
+        ({"engine": "spark"}, "unknown engine 'spark'; there are local, ray"),
+        ({"address": "a:1"}, "an address is for engine='ray'"),
     ],
 )
-def test_bad_parameters(parameters, message):
+def test_bad_parameters(parameters, message, monkeypatch):
+    _not_started(monkeypatch)
     X, y, a = people(100)
     with pytest.raises(ValueError, match=message):
         FrontierSearch(**{**SMALL, **parameters}).fit(X, y, sensitive_features=a)
+
+
+def test_an_objective_that_nothing_reaches_loses_nothing(tmp_path):
+    X, y, a = people(200)
+    options = {"loss": ("ce", "mmce"), **SMALL, "refit": False, "folder": tmp_path}
+    search = FrontierSearch(objective=lambda _: float("nan"), **options)
+    with pytest.raises(ValueError, match="the objective is not finite for any candidate"):
+        search.fit(X, y, sensitive_features=a)
+    assert len(search.results_)
+    with pytest.raises(TypeError, match=r"the objective returned .x. .str.; it must"):
+        search.set_params(objective=lambda _: "x").fit(X, y, sensitive_features=a)
+    assert search.set_params(objective="pe").fit(X, y, sensitive_features=a).choice_
+
+
+def test_runs_that_diverge_are_not_chosen(monkeypatch):
+    X, y, a = people(200)
+
+    def broken(split, configs, **options):
+        best = train_to_best(split, configs, **options)
+        for i, config in enumerate(configs):
+            if config.lam == 5.0:
+                best.epoch[i] = 0
+                best.val_log_loss[i] = np.nan
+                for logits in best.logits.values():
+                    logits[i] = np.nan
+        return best
+
+    monkeypatch.setattr("equipoise.search._part.train_to_best", broken)
+    search = FrontierSearch(("ce", "dca"), **SMALL, halving=False, refit=False)
+    search.fit(X, y, sensitive_features=a)
+    assert (search.candidates_["lam"] == 1.0).all()
+    lost = search.results_["lam"] == 5.0
+    assert lost.any()
+    assert search.results_.loc[lost, "accuracy"].isna().all()
+    with pytest.raises(ValueError, match="every run diverged; lower the learning rate or lam"):
+        FrontierSearch(("ce",), **{**SMALL, "learning_rate": 1e30}).fit(X, y, sensitive_features=a)
 
 
 def test_not_fitted_and_not_refitted():
@@ -504,11 +584,17 @@ def test_weights_reach_the_losses_the_metrics_and_the_model():
     found = {t for t in search.results_["rho"] if t is not None}
     assert len(found) == 1
     assert found.pop() == pytest.approx(share)
-    for name in ("train_loss", "val_log_loss", "test_accuracy", "temperature_0"):
-        assert not np.allclose(search.results_[name], plain.results_[name])
+    both = [s.results_.query("split == 0 and calibrate == 'common'") for s in (search, plain)]
+    for name in ("val_log_loss", "accuracy", "ece", "log_loss"):
+        assert not np.allclose(both[0][name], both[1][name])
     assert not np.allclose(*(s.predict_proba(X, sensitive_features=a) for s in (search, plain)))
     with pytest.raises(ValueError, match="not negative"):
         search.fit(X, y, sensitive_features=a, sample_weight=-weight)
+
+
+def tidy(value):
+    """Return a text that does not depend on the order of names, and in which nan is itself."""
+    return json.dumps(value, sort_keys=True, default=str)
 
 
 @pytest.mark.parametrize("refit", [True, False])
@@ -524,7 +610,7 @@ def test_a_saved_search_shows_and_predicts(tmp_path, refit):
         **SMALL | {"random_state": np.random.RandomState(0)},
         sensitive_columns="sex",
         refit=refit,
-        cv=KFold(3),
+        cv=KFold(3, shuffle=True, random_state=0),
         progress=lambda *_: None,
     )
     with pytest.warns(UserWarning, match="pooled into one"):
@@ -534,8 +620,8 @@ def test_a_saved_search_shows_and_predicts(tmp_path, refit):
     pd.testing.assert_frame_equal(loaded.results_, search.results_)
     pd.testing.assert_frame_equal(loaded.frontier_, search.frontier_)
     assert loaded.pooled_ == search.pooled_ == {"x": 20, "z": 15}
-    for name in ("verdict_", "comparison_", "groups_", "stopped_", "n_features_in_"):
-        assert repr(getattr(loaded, name)) == repr(getattr(search, name)), name
+    for name in ("verdict_", "comparison_", "choice_", "groups_", "stopped_", "n_features_in_"):
+        assert tidy(getattr(loaded, name)) == tidy(getattr(search, name)), name
     assert loaded.classes_.tolist() == ["no", "yes"]
     assert loaded.feature_names_in_.tolist() == ["a", "b", "c"]
     ours, theirs = search.get_params(), loaded.get_params()
@@ -544,9 +630,8 @@ def test_a_saved_search_shows_and_predicts(tmp_path, refit):
         del ours[name]
     assert theirs == ours
     if refit:
-        np.testing.assert_array_equal(loaded.predict(frame), search.predict(frame))
         np.testing.assert_array_equal(loaded.predict_proba(frame), search.predict_proba(frame))
-        assert loaded.best_estimator_.choice_ == search.best_estimator_.choice_
+        assert tidy(loaded.best_estimator_.choice_) == tidy(search.best_estimator_.choice_)
     else:
         with pytest.raises(AttributeError, match="refit=False"):
             loaded.predict(frame)
@@ -573,98 +658,3 @@ def test_what_cannot_be_saved_or_loaded_is_refused(tmp_path, fitted):
     write_model(tmp_path / "less", {**about, "trials": about["trials"][1:]}, arrays)
     with pytest.raises(ValueError, match="results do not fit its configurations"):
         FrontierSearch.load(tmp_path / "less")
-
-
-# --- the command -----------------------------------------------------------------------------
-
-
-@pytest.fixture
-def table(tmp_path):
-    X, y, a = people(500, ("f", "m"))
-    frame = pd.DataFrame({"x": X[:, 0], "job": np.where(X[:, 1] > 0, "cook", "smith")})
-    frame["sex"], frame["paid"] = a, np.where(y == 1, "yes", "no")
-    path = tmp_path / "people.csv"
-    frame.to_csv(path, index=False)
-    return path
-
-
-OPTIONS = [
-    "--label",
-    "paid",
-    "--group",
-    "sex",
-    "--n-seeds",
-    "2",
-    "--max-epochs",
-    "3",
-    "--lam",
-    "1",
-]
-OPTIONS += ["--loss", "ce", "--loss", "mmce"]
-
-
-def test_command(table, tmp_path):
-    out = tmp_path / "found"
-    arguments = ["search", str(table), *OPTIONS, "--out", str(out)]
-    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    assert "Chosen: " in result.output
-    largest = pd.read_csv(table)["sex"].value_counts().idxmax()
-    said = " ".join(result.output.split())
-    assert said.count(f"PE compares with group '{largest}'.") == 2  # the frontier, the verdict
-    assert "cross-entropy" in result.output
-    assert {p.name for p in out.iterdir()} == set(FILES)
-    frontier = pd.read_csv(out / "frontier.csv")
-    results = pd.read_parquet(out / "results.parquet")
-    assert len(results) == 6 * 2 * 3
-    assert set(frontier["loss"]) <= {"ce", "mmce"}
-    predictions = tmp_path / "predictions.csv"
-    model = str(out / "model.safetensors")
-    again = CliRunner().invoke(main, ["predict", model, str(table), "--out", str(predictions)])
-    assert again.exit_code == 0, again.output
-    assert pd.read_csv(predictions)["prob_yes"].between(0, 1).all()
-    choice = GroupwiseMLPClassifier.load(model).extra_["choice"]
-    assert json.dumps(choice)
-    assert choice["loss"] in ("ce", "mmce")
-    refused = CliRunner().invoke(main, arguments)
-    assert refused.exit_code == 2
-    assert "pass --force" in refused.output
-
-
-def test_command_refuses_before_any_work(table, tmp_path):
-    below_a_file = str(table / "sub")
-    result = CliRunner().invoke(main, ["search", str(table), *OPTIONS, "--out", below_a_file])
-    assert result.exit_code == 2
-    assert "no folder that can be written to" in result.output
-    wrong = [*OPTIONS, "--label", "pay", "--out", str(tmp_path / "o")]
-    result = CliRunner().invoke(main, ["search", str(table), *wrong])
-    assert result.exit_code == 2
-    assert "pay" in result.output
-    wrong = [*OPTIONS, "--reference", "x", "--out", str(tmp_path / "o")]
-    result = CliRunner().invoke(main, ["search", str(table), *wrong])
-    assert result.exit_code == 2
-    assert "--reference: there is no group 'x'; there are f; m" in result.output
-    assert not (tmp_path / "o").exists()
-
-
-def test_command_with_another_reference(table, tmp_path):
-    sizes = pd.read_csv(table)["sex"].value_counts()
-    out = str(tmp_path / "found")
-    arguments = ["search", str(table), *OPTIONS, "--loss", "ce", "--out", out]
-    arguments += ["--reference", sizes.idxmin()]
-    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
-    assert f"PE compares with group '{sizes.idxmin()}'." in " ".join(result.output.split())
-    assert (
-        pd.read_csv(tmp_path / "found" / "frontier.csv")["reference_group"] == sizes.idxmin()
-    ).all()
-    model = GroupwiseMLPClassifier.load(tmp_path / "found" / "model.safetensors")
-    assert model.reference_group_ == sizes.idxmin()
-
-
-def test_matplotlib_is_missed_before_any_work(table, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    out = tmp_path / "out"
-    result = CliRunner().invoke(main, ["search", str(table), *OPTIONS, "--out", str(out)])
-    assert result.exit_code == 2
-    assert "drawing needs matplotlib" in result.stderr
-    assert not out.exists()

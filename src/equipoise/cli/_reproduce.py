@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from equipoise.cli._shared import console, note
+from equipoise.cli._shared import console, engine_options, note
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -36,18 +36,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Folder with the raw files of the datasets, used instead of downloads.",
 )
-@click.option(
-    "--engine",
-    type=click.Choice(["local", "ray"]),
-    default="local",
-    help="This machine's cores, or a Ray cluster.",
-)
-@click.option(
-    "--address", help="Address of the Ray cluster; by default one is started on this machine."
-)
-@click.option(
-    "--workers", type=click.IntRange(min=1), help="Parts at a time; by default one per core."
-)
+@engine_options
 @click.option(
     "--baseline",
     type=click.Choice(["mixed", "point", "minimum"]),

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-import io
+import json
+import math
 import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from equipoise.cli._shared import console, find_reference, note, notes, reference_option
+from equipoise.cli._search_table import show
+from equipoise.cli._shared import (
+    engine_options,
+    find_reference,
+    note,
+    notes,
+    reference_option,
+    shrinkage_option,
+)
 from equipoise.cli._training_table import (
     COUNT,
     POSITIVE,
@@ -17,6 +29,7 @@ from equipoise.cli._training_table import (
     own_values,
     saved_with,
     seed_option,
+    show_columns,
     table_options,
     unseen_group_option,
 )
@@ -24,9 +37,36 @@ from equipoise.training import LOSS_NAMES
 
 if TYPE_CHECKING:
     from equipoise.search import FrontierSearch
-    from equipoise.training import GroupwiseMLPClassifier
 
-FILES = ("model.safetensors", "frontier.csv", "frontier.svg", "frontier.png", "results.parquet")
+MODEL, RESULTS, FRONTIER, SUMMARY = (
+    "model.safetensors", "results.parquet", "frontier.csv", "summary.json",
+)  # fmt: skip
+PICTURES = ("frontier.svg", "frontier.png")
+FILES = (RESULTS, FRONTIER, SUMMARY, MODEL, *PICTURES)
+RUNS = "runs"
+"""Folder of finished runs inside OUT."""
+
+
+def _weights(
+    _ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]
+) -> str | list[str | float | None]:
+    found: list[str | float | None] = []
+    for text in texts:
+        if text in ("equal", "share", "none"):
+            found.append(None if text == "none" else text)
+            continue
+        with suppress(ValueError):
+            if 0.0 <= float(text) <= 1.0:
+                found.append(float(text))
+                continue
+        raise click.BadParameter(f"{text!r} is neither none, equal, share nor a number from 0 to 1")
+    return found or "auto"
+
+
+def _ways(
+    _ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]
+) -> tuple[str | None, ...]:
+    return tuple(None if text == "none" else text for text in texts)
 
 
 @click.command(context_settings={"show_default": True})
@@ -38,18 +78,24 @@ FILES = ("model.safetensors", "frontier.csv", "frontier.svg", "frontier.png", "r
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for the model, the frontier and all results.",
 )
-@click.option("--force", is_flag=True, help="Overwrite the results of an earlier search.")
+@click.option("--force", is_flag=True, help="Replace the results of another search.")
 @click.option(
     "--objective",
     type=click.Choice(("balanced", "pe", "ece")),
     default="balanced",
-    help="Objective to minimise: PE, ECE, or their sum in units of cross-entropy's medians.",
+    help="Objective to minimise: PE, ECE, or their sum in units of plain cross-entropy's.",
 )
 @click.option("--slack", type=POSITIVE, default=0.05, help="Largest loss of accuracy accepted.")
 @click.option(
+    "--log-loss-slack",
+    type=click.FloatRange(min=0),
+    default=0.005,
+    help="Largest increase of log-loss accepted.",
+)
+@click.option(
     "--time-limit",
     type=POSITIVE,
-    help="Seconds after which the search stops, keeping finished configurations.",
+    help="Seconds after which the search stops, keeping finished runs.",
 )
 @click.option(
     "--loss",
@@ -59,14 +105,38 @@ FILES = ("model.safetensors", "frontier.csv", "frontier.svg", "frontier.png", "r
     help="Loss to try; may be repeated.",
 )
 @click.option(
+    "--rho",
+    multiple=True,
+    callback=_weights,
+    metavar="WEIGHT",
+    help="Weights of the groups in the loss; may be repeated: none, the ungrouped loss; equal; "
+    "share, of the rows; or a number, for the second of two groups. By default none, equal, share.",
+)
+@click.option(
     "--lam",
     type=click.FloatRange(min=0),
     multiple=True,
     default=(0.5, 2.0, 10.0),
     help="Strength of the added term; may be repeated.",
 )
-@click.option("--n-seeds", type=COUNT, default=3, help="Number of splits.")
-@click.option("--max-epochs", type=COUNT, default=50, help="Epochs of each run.")
+@click.option(
+    "--calibrate",
+    type=click.Choice(("none", "common", "group", "bcts")),
+    multiple=True,
+    default=("none", "common", "group", "bcts"),
+    callback=_ways,
+    help="Calibration to try after training, as in train; may be repeated.",
+)
+@click.option("--n-seeds", type=COUNT, default=10, help="Number of splits.")
+@click.option(
+    "--halving/--no-halving",
+    default=True,
+    help="Drop half of the configurations after a fifth and after half of the splits.",
+)
+@click.option("--max-epochs", type=COUNT, default=200, help="Largest number of epochs of a run.")
+@click.option(
+    "--patience", type=COUNT, default=10, help="Epochs without a better log-loss that end a run."
+)
 @learning_rate_option
 @click.option("--min-group-size", type=COUNT, default=30, help="Groups with fewer rows are small.")
 @click.option(
@@ -75,8 +145,10 @@ FILES = ("model.safetensors", "frontier.csv", "frontier.svg", "frontier.png", "r
     default="pool",
     help="What to do with small groups.",
 )
+@shrinkage_option
 @unseen_group_option
 @reference_option
+@engine_options
 @seed_option
 def search(
     data: str,
@@ -91,31 +163,65 @@ def search(
 
     DATA is CSV or Parquet files, or - for standard input.
 
-    A grid of configurations is trained on several splits. OUT gets the model that was chosen on
-    validation (for `equipoise predict`), the frontier as a table and a picture, and all results.
-    Ctrl-C stops the search and keeps the finished configurations.
+    A grid of configurations is trained on several splits, and compared on held-out rows. OUT gets
+    all results, the frontier as a table and a picture, and the model that was chosen (for
+    `equipoise predict`). Every finished run is kept in OUT/runs: a search that was stopped by
+    Ctrl-C, a time limit or a kill goes on from there when the same command is given again.
     """
     _check_folder(out, force)
+    if parameters["address"] and parameters["engine"] != "ray":
+        raise click.UsageError("--address is for --engine ray")
 
     from equipoise.datasets import Dataset
-    from equipoise.plots import blank_figure
     from equipoise.search import FrontierSearch
+    from equipoise.sweep import OtherFolder
 
-    blank_figure()  # without matplotlib this fails now, not after the search
     dataset = Dataset.from_frame(data, **columns)
-    note(f"{len(dataset.y):,} rows of {dataset.title} were read")
+    show_columns(dataset)
     if reference is not None:
         parameters["reference_group"] = find_reference(reference, dataset.group_names)
     labels, groups = own_values(dataset)
-    finder = FrontierSearch(**parameters, random_state=seed, refit=False, progress=True)
-    with notes():
-        finder.fit(dataset.X, labels.tolist(), sensitive_features=groups)
-        model = finder.select()
-    out.mkdir(parents=True, exist_ok=True)
-    extra = saved_with(dataset) | {"choice": model.choice_}
-    model.save(out / "model.safetensors", extra=extra)
-    _write(finder, out)
-    _show(finder, model, out)
+    finder = FrontierSearch(
+        **parameters, folder=out / RUNS, random_state=seed, refit=False, progress=True
+    )
+    with _terminated() as term:
+        with notes():
+            try:
+                finder.fit(dataset.X, labels.tolist(), sensitive_features=groups)
+            except OtherFolder as other:
+                if not force:
+                    raise _other(out, other) from None
+                _remove_runs(out / RUNS)
+                finder.fit(dataset.X, labels.tolist(), sensitive_features=groups)
+        _write(finder, out)
+        if term:
+            note("Stopped by SIGTERM before the model was trained; repeat the command to go on.")
+            raise SystemExit(128 + signal.SIGTERM)
+        with notes():
+            model = finder.select()
+        model.save(out / MODEL, extra=saved_with(dataset) | {"choice": model.choice_})
+        show(finder, out)
+        _draw(finder, out)
+
+
+@contextmanager
+def _terminated() -> Iterator[list[int]]:
+    """Make SIGTERM stop the search as Ctrl-C does; return a list that is then not empty."""
+    received: list[int] = []
+
+    def stop(number: int, _frame: Any) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not in the main thread
+        yield received
+        return
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _check_folder(out: Path, force: bool) -> None:
@@ -123,70 +229,88 @@ def _check_folder(out: Path, force: bool) -> None:
     problem = None
     above = next(p for p in (out, *out.absolute().parents) if p.exists())
     there = [name for name in FILES if (out / name).exists()]
+    blocked = [name for name in FILES if (out / name).is_dir()]
     if not above.is_dir() or not os.access(above, os.W_OK):
         problem = f"{above} is no folder that can be written to"
-    elif there and not force:
-        problem = f"{out / there[0]} exists; choose another folder, or pass --force"
+    elif blocked:
+        problem = f"{out / blocked[0]} is a folder, where a file is to be written"
+    elif there and not force and not (out / RUNS).exists():
+        problem = (
+            f"{out / there[0]} exists, and is not of a search that can go on; choose another "
+            "folder, or pass --force"
+        )
     if problem:
         raise click.BadParameter(problem, param_hint="'--out'")
 
 
+def _other(out: Path, problem: Exception) -> click.BadParameter:
+    reason = str(problem).partition("; choose")[0].replace(f"{out / RUNS} ", "")
+    return click.BadParameter(
+        f"{out} {reason}; choose another folder, or pass --force to replace it",
+        param_hint="'--out'",
+    )
+
+
+def _remove_runs(folder: Path) -> None:
+    """Remove the runs of another search, and nothing else."""
+    for pattern in ("*.parquet", "*.damaged", "*.lock", "*.tmp", "parts.log", "search.json"):
+        for path in folder.glob(pattern):
+            path.unlink()
+
+
 def _write(finder: FrontierSearch, out: Path) -> None:
+    """Write all results, the frontier and the verdict."""
+    import io
+
     import pyarrow as pa
     from pyarrow import parquet
 
-    from equipoise._files import replace_file
-    from equipoise.plots import blank_figure
+    from equipoise._files import replace_file, writing_to
 
-    replace_file(out / "frontier.csv", finder.frontier_.to_csv(index=False).encode())
     frame = finder.results_
-    columns = {name: frame[name].tolist() for name in frame.columns[:4]}
-    columns |= {name: frame[name].to_numpy() for name in frame.columns[4:]}
+    columns = {
+        name: frame[name].tolist() if frame[name].dtype == object else frame[name].to_numpy()
+        for name in frame.columns
+    }
     content = io.BytesIO()
     parquet.write_table(pa.table(columns), content, compression="zstd")
-    replace_file(out / "results.parquet", content.getvalue())
-    figure = blank_figure(figsize=(8, 5), layout="constrained")
-    finder.plot(figure.subplots())
-    for kind in ("svg", "png"):
-        picture = io.BytesIO()
-        figure.savefig(picture, format=kind, dpi=120)
-        replace_file(out / f"frontier.{kind}", picture.getvalue())
+    summary = {
+        "verdict": finder.verdict_,
+        "choice": finder.choice_,
+        "comparison": finder.comparison_,
+        "stopped": finder.stopped_,
+    }
+    with writing_to(out, f"Every finished run is safe in {out / RUNS}"):
+        out.mkdir(parents=True, exist_ok=True)
+        replace_file(out / RESULTS, content.getvalue())
+        replace_file(out / FRONTIER, finder.frontier_.to_csv(index=False).encode())
+        replace_file(out / SUMMARY, json.dumps(_plain(summary), indent=1).encode())
 
 
-def _show(finder: FrontierSearch, model: GroupwiseMLPClassifier, out: Path) -> None:
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
-
+def _plain(value: Any) -> Any:
+    """Return a value as JSON holds it; null for numbers that are not finite."""
     from equipoise._inputs import shown
 
-    frame = finder.frontier_
-    table = Table(
-        title=f"Frontier on validation, within {finder.slack:g} of the best accuracy",
-        caption="PE, ECE and accuracy on the test parts, with 95% intervals over the splits. "
-        f"PE compares with group {escape(repr(shown(finder.reference_group_)))}.",
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-        caption_justify="left",
-    )
-    for name in ("loss", "lam", "calibrate", "epoch", "on frontier"):
-        table.add_column(name)
-    for name in ("PE", "ECE", "accuracy"):
-        table.add_column(name, justify="right")
-    for row in frame.to_dict("records"):
-        cells = [row["loss"], f"{row['lam']:g}", row["calibrate"], str(row["epoch"])]
-        cells.append(f"{row['frequency']:.0%}")
-        for metric in ("pe", "ece", "accuracy"):
-            low, high = row[f"test_{metric}_low"], row[f"test_{metric}_high"]
-            cells.append(f"{row[f'test_{metric}']:.3f} [{low:.3f}, {high:.3f}]")
-        table.add_row(*(escape(c) for c in cells))
-    screen = console()
-    screen.print(table)
-    choice = model.choice_
-    screen.print(
-        f"Chosen: {choice['loss']}, lam {choice['lam']:g}, calibrate {choice['calibrate']}, "
-        f"epoch {choice['epoch']}.",
-        markup=False,
-    )
-    screen.print(finder.verdict_, markup=False)
-    screen.print(f"Model, frontier and results: {out}", markup=False)
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, str | int | float | None) else shown(value)
+
+
+def _draw(finder: FrontierSearch, out: Path) -> None:
+    """Draw the picture; where that fails, say so."""
+    import io
+
+    from equipoise._files import replace_file
+
+    try:
+        figure = finder.plot()
+        for name in PICTURES:
+            picture = io.BytesIO()
+            figure.savefig(picture, format=name.rpartition(".")[2], dpi=120)
+            replace_file(out / name, picture.getvalue())
+    except Exception as error:  # results and model are written
+        note(f"The picture could not be drawn ({error}); everything else is in {out}.")

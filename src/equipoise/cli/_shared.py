@@ -6,7 +6,7 @@ import contextlib
 import csv
 import os
 import warnings
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from rich.console import Console
+    from rich.table import Table
 
     from equipoise.auditing import AuditReport
     from equipoise.datasets import FrameEncoder
@@ -97,6 +98,29 @@ reference_option = click.option(
 )
 
 
+_ENGINE_OPTIONS = (
+    click.option(
+        "--engine",
+        type=click.Choice(["local", "ray"]),
+        default="local",
+        help="This machine's cores, or a Ray cluster.",
+    ),
+    click.option(
+        "--address", help="Address of the Ray cluster; by default one is started on this machine."
+    ),
+    click.option(
+        "--workers", type=click.IntRange(min=1), help="Parts at a time; by default one per core."
+    ),
+)
+
+
+def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say where to train."""
+    for option in reversed(_ENGINE_OPTIONS):
+        command = option(command)
+    return command
+
+
 def find_reference(text: str, groups: Sequence[Hashable]) -> Hashable:
     """Return the group that `--reference` names; raise if there is none."""
     from equipoise.auditing import group_named
@@ -112,6 +136,15 @@ def console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False)
+
+
+def printed_whole(screen: Console, table: Table) -> None:
+    """Print a table with nothing cut; where it is piped, each row is one line."""
+    from rich.measure import Measurement
+
+    size = Measurement.get(screen, screen.options.update(width=10_000), table)
+    screen.width = max(screen.width, size.minimum if screen.is_terminal else size.maximum)
+    screen.print(table)
 
 
 def note(text: str) -> None:

@@ -61,7 +61,7 @@ def reproduce_dataset(
     with writing_to(Path(runs), SAFE):
         recipes = recipe_files(runs, data, sweep, progress)
     say(f"{sweep.dataset}: reading {sum(w.steps for w in work):,} rows")
-    return digest(store, [w.part for w in work], recipes, data)
+    return digest(store, sweep.parts(data, TECHNIQUES), recipes, data)
 
 
 def saved_digests(folder: Path, name: str, but: Collection[str] = ()) -> list[Digest]:

@@ -21,11 +21,12 @@ from equipoise.search._selection import select
 
 if TYPE_CHECKING:
     from equipoise.search._plan import POOLED
-    from equipoise.search._search import FrontierSearch
+    from equipoise.search._search import FrontierSearch, StoppedEarly
 
 __all__ = [
     "POOLED",
     "FrontierSearch",
+    "StoppedEarly",
     "balanced_score",
     "baseline_medians",
     "choose",

@@ -1,7 +1,8 @@
-"""The plan of a search: groups after pooling, configurations, and splits of the rows."""
+"""The plan of a search: groups after pooling, configurations, splits of the rows, and stages."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import warnings
 from collections.abc import Hashable, Sequence
@@ -11,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import check_cv
 
-from equipoise.datasets import Split, shuffled, split_rows
-from equipoise.search._results import Trial
-from equipoise.training import LOSSES, FitRows, prepared, resolve_rho
+from equipoise._inputs import shown
+from equipoise.datasets import shuffled
+from equipoise.training import LOSSES, FitRows, resolve_rho
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -21,8 +22,35 @@ Ints = NDArray[np.int64]
 POOLED = "(small groups)"
 """Name of the group that small groups are pooled into."""
 
-WEIGHTS = (0.0, 0.5, 1.0)
-"""The steps t of `rho="auto"`, from equal weights to the groups' shares."""
+FOLDS = 5
+"""Random splits are the folds of divisions of the rows into this many."""
+
+VALIDATION = 8
+"""One of this many rows outside the held-out fold is for validation."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """A configuration of a search.
+
+    `weights` names `rho`: "none", "equal", "share" or the numbers. `control` counts the runs of
+    cross-entropy, each from its own initial weights; None for all other losses.
+    """
+
+    loss: str
+    rho: tuple[float, ...] | None
+    weights: str
+    lam: float
+    control: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Cut:
+    """One split of the rows: training, validation, and one or two held-out parts."""
+
+    train: Ints
+    val: Ints
+    held_out: tuple[Ints, ...]
 
 
 def pooled_groups(
@@ -59,6 +87,9 @@ def pooled_groups(
     return place[members], names, {groups[g]: int(count[g]) for g in small}
 
 
+# --- configurations --------------------------------------------------------------------------
+
+
 def trials_of(
     names: Sequence[str],
     rho: Any,
@@ -68,47 +99,151 @@ def trials_of(
     *,
     control: bool,
 ) -> list[Trial]:
-    """Return all configurations, cross-entropy first and the others in random order."""
+    """Return all configurations: candidates in random order, each followed by a control.
+
+    So a search that is stopped has tried some of every loss, and as many runs of cross-entropy.
+    """
     rhos = _rhos(rho, groups, share)
     found = []
     for name in names:
         if name != "ce":
             lams = [float(v) for v in lam] if LOSSES[name].added else [1.0]
-            found += [Trial(name, weights, v) for weights, v in itertools.product(rhos, lams)]
-    # in random order, so that a search that is stopped has tried some of every loss
+            found += [
+                Trial(name, weights, label, v)
+                for (weights, label), v in itertools.product(rhos, lams)
+            ]
     order = np.random.default_rng(0).permutation(len(found))
-    budget = max((sum(t.loss == name for t in found) for name in names), default=1)
-    controls = max(1, budget) if control else int("ce" in names)
-    return [*(Trial("ce", None, 1.0, j) for j in range(controls)), *(found[i] for i in order)]
+    candidates = [found[i] for i in order]
+    number = max(1, len(found)) if control else int("ce" in names)
+    controls = [Trial("ce", None, "none", 1.0, j) for j in range(number)]
+    pairs = itertools.zip_longest(controls, candidates)
+    return [trial for pair in pairs for trial in pair if trial is not None]
 
 
-def _rhos(rho: Any, groups: Sequence[Hashable], share: Floats) -> list[tuple[float, ...] | None]:
+def _rhos(
+    rho: Any, groups: Sequence[Hashable], share: Floats
+) -> list[tuple[tuple[float, ...] | None, str]]:
+    """Return the weights of the groups, and the name of each."""
     if len(share) < 2:
-        return [None]
+        return [(None, "none")]
     if isinstance(rho, str) and rho == "auto":
-        steps = [tuple((1 - t) / len(share) + t * share) for t in WEIGHTS]
-        return list(dict.fromkeys(tuple(round(float(w), 12) for w in s) for s in steps))
+        rho = [None, "equal", "share"]
     given = rho if isinstance(rho, list | tuple) else [rho]
-    return [resolve_rho(each, groups, share) for each in given]
+    found: dict[tuple[float, ...] | None, str] = {}
+    for each in given:
+        weights = resolve_rho(each, groups, share)
+        name = "none" if each is None else each if isinstance(each, str) else ""
+        if not name and weights is not None:
+            name = " ".join(f"{w:.3g}" for w in weights)
+        found.setdefault(weights and tuple(round(float(w), 12) for w in weights), name)
+    return list(found.items())
 
 
-def splits_of(rows: FitRows, group: Ints, cv: Any, n_seeds: int, seed: int) -> list[Split]:
-    """Return random splits 6:1:1, or the folds of `cv` with an eighth of the rest as validation."""
+# --- splits ----------------------------------------------------------------------------------
+
+
+def cuts_of(rows: FitRows, group: Ints, cv: Any, n_seeds: int, seed: int) -> list[Cut]:
+    """Return the splits: folds of divisions of the rows into five, or the folds of `cv`.
+
+    An eighth of the rows outside the fold is for validation. Where a fold overlaps with all others,
+    as a single one does, each fold is halved: choices for one half are made on the other.
+    """
     y, n_classes = rows.codes, len(rows.classes)
-    cells, cuts = group * n_classes + y, []
+    cells, folds = group * n_classes + y, []
     if cv is None:
-        cuts = [split_rows(len(y), seed + s, cells) for s in range(n_seeds if len(y) >= 8 else 0)]
+        for division in range(-(-n_seeds // FOLDS) if len(y) >= 2 * FOLDS else 0):
+            order = shuffled(len(y), seed + division, cells)
+            folds += [np.sort(fold) for fold in np.array_split(order, FOLDS)]
+        folds = folds[:n_seeds]
     else:
-        for s, (rest, test) in enumerate(check_cv(cv, y, classifier=True).split(rows.X, y)):
-            order = rest[shuffled(len(rest), seed + s, cells[rest])]
-            val, train = np.split(order, [max(1, len(rest) // 8)])
-            cuts.append((np.sort(train), np.sort(val), np.sort(test)))
-    if not cuts or any(len(np.unique(y[train])) < n_classes for train, _, _ in cuts):
+        folds = [held for _, held in check_cv(cv, y, classifier=True).split(rows.X, y)]
+    cuts = []
+    for s, fold in enumerate(folds):
+        rest = np.setdiff1d(np.arange(len(y)), fold)
+        order = rest[shuffled(len(rest), seed + s, cells[rest])]
+        val, train = np.split(order, [max(1, len(rest) // VALIDATION)])
+        cuts.append(Cut(np.sort(train), np.sort(val), (np.sort(fold),)))
+    if not cuts or any(len(np.unique(y[cut.train])) < n_classes for cut in cuts):
         warnings.warn(
             f"{len(y)} rows are too few to hold any out: choices are made on the training rows",
             UserWarning,
             stacklevel=4,
         )
         every = np.arange(len(y))
-        cuts = [(every, every, every)]
-    return [prepared(rows, group, cut) for cut in cuts]
+        return [Cut(every, every, (every,))]
+    if not all(disjoint_parts(cuts)):
+        cuts = [
+            dataclasses.replace(cut, held_out=_halves(cut.held_out[0], cells, seed + s))
+            for s, cut in enumerate(cuts)
+        ]
+    return cuts
+
+
+def _halves(fold: Ints, cells: Ints, seed: int) -> tuple[Ints, ...]:
+    order = fold[shuffled(len(fold), seed, cells[fold])]
+    return tuple(np.sort(half) for half in np.array_split(order, 2))
+
+
+def disjoint_parts(cuts: Sequence[Cut]) -> list[list[int]]:
+    """Return for each held-out part the parts that share no row with it."""
+    parts = [set(part.tolist()) for cut in cuts for part in cut.held_out]
+    return [[t for t, other in enumerate(parts) if not own & other] for own in parts]
+
+
+def check_cuts(
+    cuts: Sequence[Cut],
+    rows: FitRows,
+    group: Ints,
+    groups: Sequence[Hashable],
+    reference: int,
+    *,
+    needs_pe: bool,
+) -> None:
+    """Raise, before any training, if a group is too small for these splits."""
+    if not groups:
+        return
+    count = np.bincount(group, minlength=len(groups))
+    for cut in cuts:
+        for own, what in ((cut.train, "training"), *((part, "held-out") for part in cut.held_out)):
+            absent = np.setdiff1d(np.arange(len(groups)), group[own])
+            if len(absent):
+                raise ValueError(
+                    f"group {groups[absent[0]]!r} ({count[absent[0]]:,} of {len(group):,} rows) "
+                    f"has no row in a {what} part; merge it with another group, pass "
+                    "small_groups='pool' with a larger min_group_size, or shuffle the folds of cv="
+                )
+        labels = rows.codes[cut.train[group[cut.train] == reference]]
+        lacking = np.setdiff1d(np.arange(len(rows.classes)), labels)
+        if needs_pe and len(groups) > 1 and len(lacking):
+            raise ValueError(
+                f"group {groups[reference]!r}, which PE compares with, has too few rows of label "
+                f"{shown(rows.classes[lacking[0]])!r} to have one in every training part, so PE is "
+                "infinite; name another reference_group, merge labels, or pass objective='ece'"
+            )
+
+
+# --- stages ----------------------------------------------------------------------------------
+
+
+def stages_of(cuts: int, *, halving: bool) -> list[list[int]]:
+    """Return the splits of each stage: after a stage, half of the configurations are dropped.
+
+    About a fifth of the splits are run with all configurations, three tenths with half of them, and
+    the rest with a quarter.
+
+    >>> stages_of(10, halving=True)
+    [[0, 1], [2, 3, 4], [5, 6, 7, 8, 9]]
+    >>> stages_of(3, halving=True)
+    [[0], [1], [2]]
+    """
+    every = list(range(cuts))
+    if not halving or cuts == 1:
+        return [every]
+    first = max(1, round(0.2 * cuts))
+    second = max(first + 1, round(0.5 * cuts))
+    return [part for part in (every[:first], every[first:second], every[second:]) if part]
+
+
+def half(number: int) -> int:
+    """Return how many of a number of configurations stay after a stage."""
+    return -(-number // 2)

@@ -1,178 +1,361 @@
-"""Results of a search: points of PE, ECE and accuracy, their frontier, and the choice among them.
+"""Results of a search: candidates measured on held-out rows, the choice, and how sure it is.
 
-A point is a configuration at one epoch with one calibration, measured on several splits. Choices
-use validation only, averaged over the splits.
+A candidate is a configuration with a calibration, measured on the held-out part of several splits.
+The choice compares means over the splits, shrunk for the noise of many candidates. Figures of the
+choice itself are nested: on each held-out part, of what the parts without any of its rows choose.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from equipoise._inputs import decode
-from equipoise.metrics import frontier_frequency, pareto_mask
-from equipoise.search._choice import BASELINE, balanced_score, baseline_medians, within_slack
+from equipoise.metrics import pareto_mask
+from equipoise.search._choice import BASELINE, balanced_score, within_slack
 from equipoise.search._interval import mean_interval
-from equipoise.search._selection import select
-from equipoise.training import long_frame, run_column
+from equipoise.search._part import MEASURED
+from equipoise.search._plan import Trial
+from equipoise.search._shrinkage import shrunk_means
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 Objective = str | Callable[[dict[str, Any]], float]
-
-METRICS = ("accuracy", "pe", "ece", "log_loss", "pe_deterministic")
+Splits = Sequence[int]
 
 
 @dataclasses.dataclass(frozen=True)
-class Trial:
-    """A configuration of a search; `control` counts runs of cross-entropy from other weights."""
+class Limits:
+    """What a candidate may cost: accuracy against the best, log-loss against the best of those."""
 
-    loss: str
-    rho: tuple[float, ...] | None
-    lam: float
-    control: int = 0
+    accuracy: float
+    log_loss: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidates:
+    """Candidates (candidate,), each a calibration of one trial or of all controls together."""
+
+    trials: list[Ints]  # the trials that are averaged
+    way: Ints  # the calibration's number
+    cells: Ints  # candidates of the same loss and calibration
+
+    def chosen(self, among: Mask) -> Candidates:
+        """Return some of them."""
+        trials = [t for t, kept in zip(self.trials, among, strict=True) if kept]
+        return Candidates(trials, self.way[among], self.cells[among])
 
 
 @dataclasses.dataclass(frozen=True)
 class Tradeoffs:
-    """The finished trials and their metrics."""
+    """The finished trials and their metrics.
+
+    Attributes
+    ----------
+    trials
+        The configurations.
+    columns
+        Metric to (split, trial, calibration); nan where a trial was not run or diverged.
+    calibrate
+        The calibrations: None, "common", "group", "bcts".
+    splits
+        The held-out parts that all trials still in the race were measured on.
+    apart
+        For each held-out part, those that share no row with it.
+    ratio
+        Held-out rows over training rows.
+    """
 
     trials: list[Trial]
-    columns: dict[str, Floats]  # names as in `train_stack` to values (trial, split, epoch)
-    calibrate: tuple[str | None, ...]  # calibrations to consider: None, "common", "group"
+    columns: dict[str, Floats]
+    calibrate: tuple[str | None, ...]
+    splits: list[int]
+    apart: list[list[int]]
+    ratio: float
+
+    # --- candidates ---
 
     @property
-    def splits(self) -> int:
-        """Number of splits."""
-        return int(self.columns["diverged"].shape[1])
+    def controls(self) -> Mask:
+        """Return which trials are of cross-entropy."""
+        return np.array([t.loss == BASELINE for t in self.trials])
 
-    def values(self, part: str, metric: str) -> Floats:
-        """Return a metric of every point, (split, point); points are calibration, trial, epoch."""
-        name = "ece15" if metric == "ece" else metric
-        found = [self.columns[run_column(part, name, how)] for how in self.calibrate]
-        stacked = np.stack(found)  # (calibration, trial, split, epoch)
-        return np.moveaxis(stacked, 2, 0).reshape(self.splits, -1)
+    @property
+    def alive(self) -> Mask:
+        """Return which trials are still in the race, and did not diverge on any split."""
+        return np.asarray(np.isfinite(self.columns["accuracy"][self.splits]).all(axis=(0, 2)))
 
-    def described(self) -> dict[str, NDArray[Any]]:
-        """Return the configuration, calibration and epoch of each point, (point,)."""
-        epochs = self.columns["diverged"].shape[2]
-        shape = (len(self.calibrate), len(self.trials), epochs)
-        how, trial, epoch = (i.ravel() for i in np.indices(shape))
+    def candidates(self, *, pool: bool) -> Candidates:
+        """Return every calibration of every trial in the race; `pool` makes the controls one."""
+        losses = sorted({t.loss for t in self.trials})
+        alive, each = np.flatnonzero(self.alive), []
+        each = [np.array([i]) for i in alive if not (pool and self.controls[i])]
+        if pool and self.controls.any():
+            each.insert(0, np.flatnonzero(self.controls))
+        loss = np.array([losses.index(self.trials[t[0]].loss) for t in each], np.int64)
+        ways = len(self.calibrate)
+        way = np.tile(np.arange(ways), len(each))
+        cells = np.repeat(loss, ways) * ways + way
+        return Candidates([t for t in each for _ in range(ways)], way, cells)
+
+    def values(self, metric: str, found: Candidates, splits: Splits) -> Floats:
+        """Return a metric of each candidate, (split, candidate)."""
+        column = self.columns[metric][list(splits)]
+        values = np.empty((len(splits), len(found.way)))
+        for i, (trials, way) in enumerate(zip(found.trials, found.way, strict=True)):
+            own = column[:, trials, way]
+            if len(trials) == 1:
+                values[:, i] = own[:, 0]
+            else:  # trials that left the race have no value in later splits
+                run = np.isfinite(own)
+                total = np.where(run, own, 0.0).sum(axis=1)
+                number = run.sum(axis=1)
+                values[:, i] = np.divide(
+                    total, number, out=np.full(len(splits), np.nan), where=number > 0
+                )
+        return values
+
+    def described(self, found: Candidates) -> dict[str, NDArray[Any]]:
+        """Return the configuration and the calibration of each candidate."""
+        first = np.array([t[0] for t in found.trials], np.int64)
         return {
-            "loss": decode(trial, [t.loss for t in self.trials]),
-            "rho": decode(trial, [t.rho for t in self.trials]),
-            "lam": np.array([t.lam for t in self.trials])[trial],
-            "control": np.array([t.control for t in self.trials])[trial],
-            "calibrate": decode(how, [c or "none" for c in self.calibrate]),
-            "epoch": epoch + 1,
+            "loss": decode(first, [t.loss for t in self.trials]),
+            "weights": decode(first, [t.weights for t in self.trials]),
+            "rho": decode(first, [t.rho for t in self.trials]),
+            "lam": np.array([t.lam for t in self.trials])[first],
+            "calibrate": decode(found.way, [c or "none" for c in self.calibrate]),
         }
 
-    def table(self) -> dict[str, NDArray[Any]]:
-        """Return the points with their validation figures, averaged over the splits."""
-        found = self.described()
-        for metric in METRICS:
-            found[f"val_{metric}"] = self.values("val", metric).mean(0)
-        found["point"] = np.arange(len(found["epoch"]))
-        return found
+    def table(self, found: Candidates, splits: Splits) -> dict[str, NDArray[Any]]:
+        """Return the candidates with their figures: means over splits, shrunk."""
+        table = self.described(found)
+        for metric in MEASURED:
+            values = self.values(metric, found, splits)
+            if metric == "pe" and np.isnan(values).all():  # without groups there is no PE
+                values = np.zeros_like(values)
+            table[f"val_{metric}"] = shrunk_means(values, found.cells, self.ratio)
+        return table
 
-    def choice(self, objective: Objective, slack: float, loss: str | None = None) -> dict[str, Any]:
-        """Return the row of `table` that `equipoise.search.select` chooses."""
-        table = self.table()
-        table["val_ece15"] = table["val_ece"]  # select knows the ECE by its bins
-        if np.isnan(table["val_pe"]).all():  # without groups there is no PE
-            table["val_pe"] = np.zeros(len(table["val_pe"]))
-            objective = objective if callable(objective) else "ece"
-        row = select(table, slack, objective, loss=loss)  # type: ignore[arg-type]
-        del row["val_ece15"]
+    # --- choice ---
+
+    def units(self) -> tuple[float, float] | None:
+        """Return the mean PE and ECE of plain cross-entropy, the units of the balanced score."""
+        if not self.controls.any():
+            return None
+        way = self.calibrate.index(None) if None in self.calibrate else 0
+        plain = Candidates([np.flatnonzero(self.controls)], np.array([way]), np.array([0]))
+        pe, ece = (float(self.values(m, plain, self.splits).mean()) for m in ("pe", "ece"))
+        return (1.0 if np.isnan(pe) else pe), ece
+
+    def scores(
+        self, table: dict[str, NDArray[Any]], objective: Objective, among: Mask | None = None
+    ) -> Floats:
+        """Return the objective of each row of a table; nan where it is not in `among`."""
+        size = len(table["val_ece"])
+        if callable(objective):
+            found = np.full(size, np.nan)
+            for i in range(size) if among is None else np.flatnonzero(among):
+                found[i] = _number(objective(_row(table, int(i))))
+            return found
+        pe, ece = table["val_pe"], table["val_ece"]
+        if objective == "balanced":
+            units = self.units()
+            if units is None:
+                raise ValueError(
+                    "objective 'balanced' is in units of cross-entropy, which was not run; leave "
+                    "control=True, or choose with objective='pe' or 'ece'"
+                )
+            return balanced_score(pe, ece, *units)
+        return np.asarray(pe if objective == "pe" else ece, np.float64)
+
+    def allowed(self, table: dict[str, NDArray[Any]], limits: Limits) -> Mask:
+        """Return which candidates lose no more accuracy and log-loss than the limits allow."""
+        finite = np.isfinite(table["val_ece"]) & np.isfinite(table["val_log_loss"])
+        if not finite.any():
+            raise ValueError(
+                "nothing to choose: no configuration has finite figures on every split; lower the "
+                "learning rate or lam"
+            )
+        accurate = within_slack(np.where(finite, table["val_accuracy"], np.nan), limits.accuracy)
+        least = float(table["val_log_loss"][accurate].min())
+        return accurate & (table["val_log_loss"] <= least + limits.log_loss + 1e-12)
+
+    def best(
+        self,
+        table: dict[str, NDArray[Any]],
+        objective: Objective,
+        limits: Limits,
+        among: Mask | None = None,
+    ) -> int:
+        """Return the position of the candidate with the least objective within the limits."""
+        allowed = self.allowed(table, limits)
+        if among is not None:
+            allowed &= among
+            if not allowed.any():  # of those asked for, the closest to the limits
+                least = np.where(among, table["val_log_loss"], np.nan)
+                allowed = among & (table["val_log_loss"] <= np.nanmin(least))
+        score = np.where(allowed, self.scores(table, objective, allowed), np.nan)
+        score[~np.isfinite(score)] = np.inf
+        if not np.isfinite(score).any():
+            raise ValueError(
+                "nothing to choose: the objective is not finite for any candidate within the slack"
+                + ("" if callable(objective) else "; choose with objective='ece'")
+            )
+        return int(score.argmin())
+
+    def choice(
+        self, objective: Objective, limits: Limits, loss: str | None = None
+    ) -> dict[str, Any]:
+        """Return the chosen candidate: its configuration, calibration and figures."""
+        found = self.candidates(pool=True)
+        table = self.table(found, self.splits)
+        among = None
+        if loss is not None:
+            among = table["loss"] == loss
+            if not among.any():
+                known = ", ".join(sorted(set(table["loss"])))
+                raise ValueError(f"loss {loss!r} was not tried; there are {known}")
+        at = self.best(table, objective, limits, among)
+        epochs = self.columns["epoch"][self.splits][:, found.trials[at], found.way[at]]
+        row = _row(table, at)
+        if np.isnan(self.columns["pe"]).all():
+            row["val_pe"] = float("nan")
+        row["epoch"] = round(float(np.nanmedian(epochs)))
+        row["rivals"] = self._rivals(found, table, objective, limits, at)
         return row
 
-    def frame(self) -> pd.DataFrame:
-        """Return every trial, split and epoch, with all columns."""
-        return long_frame(self.trials, self.columns, ("split", "epoch"))
+    def _rivals(
+        self,
+        found: Candidates,
+        table: dict[str, NDArray[Any]],
+        objective: Objective,
+        limits: Limits,
+        at: int,
+    ) -> int:
+        """Return the number of candidates that are not clearly worse than the chosen one."""
+        allowed = self.allowed(table, limits)
+        scores = self.split_scores(found, objective, self.splits)
+        number = 0
+        for i in np.flatnonzero(allowed):
+            span = mean_interval(scores[:, i] - scores[:, at], self.ratio)
+            number += int(i != at and (span is None or span[0] <= 0.0))
+        return number
+
+    def split_scores(self, found: Candidates, objective: Objective, splits: Splits) -> Floats:
+        """Return the objective of each candidate on each split, (split, candidate)."""
+        about = self.described(found)
+        values = {m: self.values(m, found, splits) for m in MEASURED}
+        if np.isnan(values["pe"]).all():
+            values["pe"] = np.zeros_like(values["pe"])
+        return np.stack(
+            [
+                self.scores(about | {f"val_{m}": v[s] for m, v in values.items()}, objective)
+                for s in range(len(splits))
+            ]
+        )
+
+    # --- nested figures ---
+
+    def nested(self) -> list[tuple[int, list[int]]]:
+        """Return each split with those that its choice is made on; they share no row with it."""
+        pairs = [(s, [t for t in self.splits if t in self.apart[s]]) for s in self.splits]
+        return [(s, others) for s, others in pairs if others]
+
+    def figures(self, objective: Objective, limits: Limits) -> dict[str, Floats]:
+        """Return each metric of the choice on the splits that it was not made on, (split,)."""
+        found = self.candidates(pool=True)
+        rows: dict[str, list[float]] = {m: [] for m in MEASURED}
+        for s, others in self.nested():
+            at = self.best(self.table(found, others), objective, limits)
+            for metric, values in rows.items():
+                values.append(float(self.values(metric, found, [s])[0, at]))
+        return {m: np.array(v) for m, v in rows.items()}
+
+    def duel(
+        self, objective: Objective, limits: Limits, sides: tuple[Mask, Mask], found: Candidates
+    ) -> tuple[Floats, Floats]:
+        """Return the objective of the best of two sides on each split, chosen on the others."""
+        scores: tuple[list[float], list[float]] = ([], [])
+        for s, others in self.nested():
+            table = self.table(found, others)
+            for side, own in zip(sides, scores, strict=True):
+                at = self.best(table, objective, limits, side)
+                one = found.chosen(np.arange(len(found.way)) == at)
+                own.append(float(self.split_scores(one, objective, [s])[0, 0]))
+        return np.array(scores[0]), np.array(scores[1])
+
+    # --- frontier ---
+
+    def frontier_mask(self, table: dict[str, NDArray[Any]], slack: float) -> Mask:
+        """Return which candidates are on the frontier of PE and ECE within the accuracy slack."""
+        within = within_slack(table["val_accuracy"], slack)
+        points = np.stack([table["val_pe"], table["val_ece"]], axis=-1)
+        points[~within] = np.nan
+        return pareto_mask(points)
 
     def frontier(self, slack: float) -> pd.DataFrame:
-        """Return the frontier of validation PE and ECE within the slack, and its test figures."""
+        """Return the frontier, with figures on the splits that did not put a candidate there."""
         import pandas as pd
 
-        table = self.table()
-        points = np.stack([self.values("val", metric) for metric in ("pe", "ece")], axis=-1)
-        if np.isnan(points[..., 0]).all():
-            points[..., 0] = 0.0
-        points[:, ~within_slack(table["val_accuracy"], slack)] = np.nan
-        on = pareto_mask(points.mean(0))
-        frame = pd.DataFrame({name: values[on] for name, values in self.described().items()})
-        frame["frequency"] = frontier_frequency(points)[on]
+        found = self.candidates(pool=True)
+        table = self.table(found, self.splits)
+        on = np.flatnonzero(self.frontier_mask(table, slack))
+        nested = self.nested()
+        there = np.zeros((len(nested), len(found.way)), bool)
+        for i, (_, others) in enumerate(nested):
+            there[i] = self.frontier_mask(self.table(found, others), slack)
+        frame = pd.DataFrame({name: values[on] for name, values in table.items()})
+        frame["frequency"] = there[:, on].mean(axis=0) if nested else np.nan
         for metric in ("accuracy", "pe", "ece"):
-            frame[f"val_{metric}"] = table[f"val_{metric}"][on]
-        for metric in ("accuracy", "pe", "ece"):
-            test = self.values("test", metric)[:, on]
-            spans = [mean_interval(column) or (np.nan, np.nan) for column in test.T]
-            frame[f"test_{metric}"] = test.mean(0)
-            # none of them is below 0
-            frame[f"test_{metric}_low"] = [np.maximum(low, 0.0) for low, _ in spans]
-            frame[f"test_{metric}_high"] = [high for _, high in spans]
+            values = self.values(metric, found, [s for s, _ in nested])
+            rows = []
+            for at in on:
+                own, every = values[there[:, at], at], values[:, at]
+                mean, low, high = np.nan, np.nan, np.nan
+                if len(own):
+                    mean = own.mean()
+                    # the spread is that of all splits: some are few to estimate it from
+                    span = mean_interval(every, self.ratio, len(own))
+                    if span is not None:
+                        low, high = np.array(span) - every.mean() + mean
+                rows.append((mean, max(low, 0.0), high))
+            for name, column in zip(("", "_low", "_high"), zip(*rows, strict=True), strict=True):
+                frame[f"test_{metric}{name}"] = column
+        if np.isnan(self.columns["pe"]).all():
+            frame["val_pe"] = np.nan
         return frame.sort_values(["val_pe", "val_ece"], ignore_index=True)
 
-    def verdict(self, objective: Objective, slack: float) -> tuple[str, dict[str, Any]]:
-        """Return whether the choice beats cross-entropy on test, and the numbers behind it."""
-        chosen = self.choice(objective, slack)
-        name = chosen["loss"]
-        if name == BASELINE:
-            return (
-                "No loss beats cross-entropy given as many runs: on validation the choice is "
-                "cross-entropy itself.",
-                {"loss": name},
-            )
-        try:
-            control = self.choice(objective, slack, BASELINE)
-        except ValueError:
-            return (
-                f"{name} was chosen; cross-entropy has nothing within the slack to compare with.",
-                {"loss": name},
-            )
-        ours, theirs = (self._test_scores(row, objective, slack) for row in (chosen, control))
-        low, high = mean_interval(theirs - ours) or (np.nan, np.nan)
-        numbers = {
-            "loss": name,
-            "score": float(ours.mean()),
-            "control_score": float(theirs.mean()),
-            "difference": float((theirs - ours).mean()),
-            "interval": (low, high),
-            "splits": self.splits,
-        }
-        what = "score" if callable(objective) else objective
-        detail = (
-            f"{what} on test {ours.mean():.3f} against {theirs.mean():.3f} (difference "
-            f"{numbers['difference']:.3f}, 95% interval [{low:.3f}, {high:.3f}] over "
-            f"{self.splits} splits; lower is better)."
-        )
-        if low > 0:
-            return f"{name} beats cross-entropy given as many runs: {detail}", numbers
-        return (
-            f"No loss clearly beats cross-entropy given as many runs: {name} has {detail}",
-            numbers,
-        )
+    def frame(self) -> pd.DataFrame:
+        """Return every trial, split and calibration, with all figures."""
+        import pandas as pd
 
-    def _test_scores(self, row: dict[str, Any], objective: Objective, slack: float) -> Floats:
-        """Return the objective of a point on the test set of each split, (split,)."""
-        test = {m: self.values("test", m)[:, row["point"]] for m in METRICS}
-        if callable(objective):
-            rows = [
-                row | {f"val_{m}": float(v[s]) for m, v in test.items()} for s in range(self.splits)
-            ]
-            return np.array([objective(r) for r in rows], np.float64)
-        if objective == "ece" or np.isnan(test["pe"]).all():
-            return test["ece"]
-        if objective == "pe":
-            return test["pe"]
-        table = self.table()
-        ce = (table["loss"] == BASELINE) & within_slack(table["val_accuracy"], slack)
-        units = baseline_medians(table["val_pe"], table["val_ece"], ce)
-        assert units is not None  # or nothing would have been chosen
-        return balanced_score(test["pe"], test["ece"], *units)
+        run = np.isfinite(self.columns["epoch"])
+        split, trial, way = np.nonzero(run)
+        frame = pd.DataFrame([dataclasses.asdict(t) for t in self.trials]).iloc[trial]
+        frame = frame.reset_index(drop=True)
+        frame["split"] = split
+        frame["calibrate"] = np.array([c or "none" for c in self.calibrate])[way]
+        for name, values in self.columns.items():
+            frame[name] = values[run]
+        return frame.astype({"epoch": np.int64, "n_epochs": np.int64})
+
+
+def _row(table: dict[str, NDArray[Any]], at: int) -> dict[str, Any]:
+    return {k: v[at].item() if isinstance(v[at], np.generic) else v[at] for k, v in table.items()}
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise TypeError(
+            f"the objective returned {value!r} ({type(value).__name__}); it must return a number, "
+            "lower being better"
+        )
+    return float(value)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import math
+import json
 import os
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -17,73 +20,74 @@ from sklearn.utils.validation import check_is_fitted
 
 from equipoise._files import write_model
 from equipoise._inputs import decode, from_plain, shown, to_plain
-from equipoise.calibration import GroupTemperatureScaling, Shrinkage
-from equipoise.datasets import Split
+from equipoise.calibration import GroupCalibrator, GroupTemperatureScaling, Shrinkage
 from equipoise.search._choice import check_objective, within_slack
-from equipoise.search._plan import POOLED, pooled_groups, splits_of, trials_of
-from equipoise.search._results import Objective, Tradeoffs, Trial
+from equipoise.search._interval import mean_interval
+from equipoise.search._part import FORMAT, SearchData, Settings
+from equipoise.search._plan import POOLED, Trial, check_cuts, cuts_of, pooled_groups, trials_of
+from equipoise.search._race import Race
+from equipoise.search._results import Limits, Objective, Tradeoffs
+from equipoise.search._verdict import verdict
+from equipoise.sweep import PartFolder, check_engine, run_stages
 from equipoise.training import (
-    CALIBRATIONS,
-    CHUNK,
     LOSS_NAMES,
+    SCALINGS,
     Bar,
-    Config,
     GroupEstimator,
     GroupwiseMLPClassifier,
     checked_rows,
     group_shares,
+    quiet_calibration,
     reference_place,
-    train_stack,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-BLOCK = 64
-"""Configurations that train at a time; of a search that is stopped, whole blocks are kept."""
-
-
-class _Stopped(Exception):
-    """The time is up."""
 
 
 class FrontierSearch(GroupEstimator):
     """Train a grid of configurations, and choose among the best trade-offs.
 
-    The rows are split 6:1:1 into training, validation and test, several times over. All
-    configurations train on each split in one stacked program. Choices are made on validation,
-    averaged over the splits; the test sets are read for the frontier and the choice only.
+    Each configuration trains on several splits of the rows. In every split a fifth of the rows is
+    held out, and an eighth of the others is for validation: it chooses the epoch, by log-loss, and
+    fits the calibrations. Candidates, a configuration with a calibration each, are compared by
+    their means on held-out rows, shrunk for the noise of many candidates. Figures of the choice
+    are nested: each held-out part is measured with what the other parts choose.
 
     Parameters
     ----------
     loss
         "all", or some of `equipoise.training.LOSSES`.
     rho
-        Weights of the groups in the loss. "auto": from equal weights to the groups' shares,
-        (1 - t) / G + t * share for t = 0, 1/2, 1. Otherwise what `GroupwiseMLPClassifier` takes
-        ("equal", "share", a number, a dict), or a list of these.
+        Weights of the groups in the loss. "auto": None (the ungrouped loss), "equal" and "share".
+        Otherwise what `GroupwiseMLPClassifier` takes, or a list of these.
     lam
         Strengths of the calibration term.
     n_seeds
-        Number of splits, each with its own initial weights.
+        Number of splits: folds of random divisions of the rows into five.
     slack
-        Largest loss of accuracy accepted, against the best validation accuracy.
+        Largest loss of accuracy accepted, against the best candidate.
+    log_loss_slack
+        Largest increase of log-loss accepted, against the best candidate.
     calibrate
-        Calibrations to consider: None, "common" and "group".
+        Calibrations to consider, as in `GroupwiseMLPClassifier`: None, "common", "group", "bcts".
     objective
         Objective to minimise by the default choice: see `select`.
     control
-        Whether cross-entropy, the control, gets as many runs as the loss with most, from other
-        initial weights. The best of many runs looks better than a single run by chance alone.
+        Whether cross-entropy, the control, gets as many runs as all other losses together, each
+        from its own initial weights. The best of many runs looks better than one by chance alone.
+    halving
+        Whether half of the configurations are dropped after a fifth of the splits, and half of the
+        rest after half of the splits: those farthest from the frontier so far.
     cv
-        Folds instead of random splits: a number or a scikit-learn splitter. Each fold is the test
-        part once, and an eighth of the other rows validation.
-    max_epochs, hidden_layer_sizes, learning_rate, batch_size
-        As in `GroupwiseMLPClassifier`; every epoch is a candidate.
+        Folds instead: a number or a scikit-learn splitter.
+    max_epochs, patience, hidden_layer_sizes, learning_rate, batch_size
+        As in `GroupwiseMLPClassifier`; the epoch with the least validation log-loss, averaged with
+        its two neighbours, is kept.
     min_group_size, small_groups
         Groups with fewer rows are small: "pool" merges them into one, with a warning (a single
         small group stays as it is); "keep"; or "error".
@@ -95,19 +99,26 @@ class FrontierSearch(GroupEstimator):
     refit
         Whether `fit` ends with the model of the default choice, trained on all rows.
     time_limit
-        Seconds after which the search stops, keeping the finished configurations.
+        Seconds after which the search stops, keeping the finished runs.
+    folder
+        Folder for finished runs. A search that was stopped or killed goes on from there when it is
+        repeated. By default runs are kept in memory only.
+    engine, address, workers
+        Where to train: "local" or "ray", as in `equipoise.sweep.run`.
     progress
-        True draws a bar on stderr; a function is called with the runs x epochs done and in all.
+        True draws a bar on stderr; a function is called with the runs finished and in all.
     random_state
         Seed of splits, initial weights and batches.
 
     Attributes
     ----------
-    results_ : pandas frame with a row per configuration, split and epoch
-    frontier_ : pandas frame of the points on the frontier of validation PE and ECE, with their
-        test figures, 95% intervals over the splits, the frequency of being on the frontier, and
-        the reference group of PE
-    verdict_ : str, whether the choice beats cross-entropy given as many runs
+    results_ : pandas frame with a row per configuration, split and calibration
+    candidates_ : pandas frame of the candidates that were run on all splits, with their means
+        (shrunk) and whether they are within the slack
+    frontier_ : pandas frame of the candidates on the frontier of PE and ECE; its test figures are
+        of the splits that did not put them there, with 95% intervals
+    choice_ : dict, the default choice, its figures with 95% intervals, and how sure it is
+    verdict_ : str, whether anything beats cross-entropy given as many runs
     comparison_ : dict, the numbers behind the verdict
     best_estimator_ : the model of the default choice
     pooled_ : dict from group to its rows, of the groups that were pooled
@@ -126,7 +137,7 @@ class FrontierSearch(GroupEstimator):
     (2, 2)
     """
 
-    _format = "equipoise.FrontierSearch/1"
+    _format = "equipoise.FrontierSearch/2"
 
     def __init__(
         self,
@@ -134,13 +145,16 @@ class FrontierSearch(GroupEstimator):
         rho: Any = "auto",
         lam: Sequence[float] = (0.5, 2.0, 10.0),
         *,
-        n_seeds: int = 3,
+        n_seeds: int = 10,
         slack: float = 0.05,
-        calibrate: Sequence[str | None] = (None, "group"),
+        log_loss_slack: float = 0.005,
+        calibrate: Sequence[str | None] = SCALINGS,
         objective: Objective = "balanced",
         control: bool = True,
+        halving: bool = True,
         cv: Any = None,
-        max_epochs: int = 50,
+        max_epochs: int = 200,
+        patience: int = 10,
         hidden_layer_sizes: tuple[int, ...] = (128, 64),
         learning_rate: float = 1e-3,
         batch_size: int = 256,
@@ -152,6 +166,10 @@ class FrontierSearch(GroupEstimator):
         reference_group: Any = None,
         refit: bool = True,
         time_limit: float | None = None,
+        folder: str | os.PathLike[str] | None = None,
+        engine: Literal["local", "ray"] = "local",
+        address: str | None = None,
+        workers: int | None = None,
         progress: Callable[[int, int], None] | bool = False,
         random_state: Any = None,
     ) -> None:
@@ -160,11 +178,14 @@ class FrontierSearch(GroupEstimator):
         self.lam = lam
         self.n_seeds = n_seeds
         self.slack = slack
+        self.log_loss_slack = log_loss_slack
         self.calibrate = calibrate
         self.objective = objective
         self.control = control
+        self.halving = halving
         self.cv = cv
         self.max_epochs = max_epochs
+        self.patience = patience
         self.hidden_layer_sizes = hidden_layer_sizes
         self.learning_rate = learning_rate
         self.batch_size = batch_size
@@ -176,6 +197,10 @@ class FrontierSearch(GroupEstimator):
         self.reference_group = reference_group
         self.refit = refit
         self.time_limit = time_limit
+        self.folder = folder
+        self.engine = engine
+        self.address = address
+        self.workers = workers
         self.progress = progress
         self.random_state = random_state
 
@@ -184,9 +209,9 @@ class FrontierSearch(GroupEstimator):
     def fit(
         self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
     ) -> Self:
-        """Train the grid on every split.
+        """Train the grid on every split, and choose.
 
-        Ctrl-C or the time limit stops the search; finished configurations are kept.
+        Ctrl-C or the time limit stops the search; finished runs are kept.
 
         Parameters
         ----------
@@ -210,20 +235,24 @@ class FrontierSearch(GroupEstimator):
         )
         self.reference_group_ = self._reference(rows.groups[place]) if rows.groups else None
         self.classes_ = rows.classes
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        self._rows, self._members = rows, members  # for `select`, which trains on all rows
+        self._seed = self._first_seed()
+        data = self._data()
         share = group_shares(members, rows.weight, len(self.groups_))
         trials = trials_of(
             self._loss_names(), self.rho, self.lam, self.groups_, share, control=self.control
         )
-        splits = splits_of(rows, members, self.cv, self.n_seeds, seed)
-        self._found = self._train(splits, trials, seed, started)
-        # kept for `select`, which trains on all rows
-        self._rows, self._members, self._seed = rows, members, seed
-        self.verdict_, self.comparison_ = self._found.verdict(self.objective, self.slack)
-        if len(self.groups_) > 1 and self.objective != "ece":
+        for name in ("choice_", "verdict_", "comparison_", "best_estimator_"):
+            self.__dict__.pop(name, None)
+        self._found = self._train(data, trials, started)
+        self.choice_ = self._choice(self.objective, self._limits())
+        self.verdict_, self.comparison_ = verdict(
+            self._found, self._objective(), self._limits(), self.choice_
+        )
+        if len(self.groups_) > 1 and self._objective() != "ece":
             self.verdict_ += f" PE compares with group {shown(self.reference_group_)!r}."
             self.comparison_["reference_group"] = self.reference_group_
-        self.__dict__.pop("best_estimator_", None)
+        self.choice_["confidence"] = self.comparison_.get("confidence")
         if self.refit:
             self.best_estimator_ = self.select()
         return self
@@ -244,12 +273,13 @@ class FrontierSearch(GroupEstimator):
         if not names or not len(self.lam):
             raise ValueError("loss and lam must name at least one each")
         for name in names:
-            self._model(name, None, 1.0, self.max_epochs, None)._check_params()
+            self._model(name, None, 1.0, None)._check_params()
         if self.n_seeds < 1:
             raise ValueError(f"n_seeds must be at least 1, got {self.n_seeds!r}")
-        if not set(self.calibrate) <= set(CALIBRATIONS) or not len(self.calibrate):
+        if not set(self.calibrate) <= set(SCALINGS) or not len(self.calibrate):
             raise ValueError(
-                f"calibrate must list None, 'common' or 'group', got {self.calibrate!r}"
+                "calibrate must list some of None, 'common', 'group' and 'bcts', got "
+                f"{self.calibrate!r}"
             )
         if self.small_groups not in ("pool", "keep", "error"):
             raise ValueError(
@@ -257,78 +287,115 @@ class FrontierSearch(GroupEstimator):
             )
         if not callable(self.objective):
             check_objective(self.objective)
+        if self.objective == "balanced" and not self.control and "ce" not in names:
+            raise ValueError(
+                "objective 'balanced' is in units of cross-entropy, which is not among the losses; "
+                "pass control=True, or objective='pe' or 'ece'"
+            )
         if self.time_limit is not None and not self.time_limit > 0:
             raise ValueError(f"time_limit must be positive seconds, got {self.time_limit!r}")
         within_slack(np.zeros(1), self.slack)
+        if not self.log_loss_slack >= 0:
+            raise ValueError(f"log_loss_slack must not be negative, got {self.log_loss_slack!r}")
+        check_engine(self.engine, self.address, self.workers)
 
     def _loss_names(self) -> list[str]:
         if isinstance(self.loss, str):
             return list(LOSS_NAMES) if self.loss == "all" else [self.loss]
         return list(dict.fromkeys(self.loss))
 
-    def _train(
-        self, splits: list[Split], trials: list[Trial], seed: int, started: float
-    ) -> Tradeoffs:
-        import torch
+    def _objective(self) -> Objective:
+        """Return the default objective; without groups there is no PE."""
+        return self.objective if callable(self.objective) or len(self.groups_) > 1 else "ece"
 
-        most = 1 + max(t.control for t in trials)
-        inits = np.random.default_rng(seed).integers(2**31, size=(len(splits), most))
-        shape = (len(trials), len(splits), self.max_epochs)
-        columns: dict[str, Floats] = {}
-        done, self.stopped_, rate = 0, False, float(self.learning_rate)
-        end = np.inf if self.time_limit is None else started + self.time_limit
-        reference = self.groups_.index(self.reference_group_) if self.groups_ else 0
-        with Bar(self.progress, math.prod(shape), len(trials) * len(splits), "searching") as bar:
+    def _limits(self, slack: float | None = None) -> Limits:
+        return Limits(self.slack if slack is None else slack, self.log_loss_slack)
 
-            def train(split: Split, configs: list[Config], split_seed: int) -> dict[str, Floats]:
-                seen = 0
-
-                def step(done: int, _: int) -> None:
-                    nonlocal seen
-                    bar(done - seen)
-                    seen = done
-                    if time.monotonic() > end:
-                        raise _Stopped
-
-                return train_stack(
-                    split,
-                    configs,
-                    max_epochs=self.max_epochs,
-                    batch_size=self.batch_size,
-                    hidden_layer_sizes=self._hidden(),
-                    split_seed=split_seed,
-                    reference=reference,
-                    # as many chunks as threads, all of one size
-                    chunk=min(CHUNK, max(8, -(-len(configs) // torch.get_num_threads()))),
-                    progress=step,
-                ).columns
-
+    def _first_seed(self) -> int:
+        """Return a seed; without `random_state` that of the search that the folder holds."""
+        if self.folder is not None and self.random_state is None:
+            path = Path(self.folder) / "search.json"
             try:
-                for block in np.array_split(np.arange(len(trials)), -(-len(trials) // BLOCK)):
-                    for s, split in enumerate(splits):
-                        configs = [
-                            Config(t.loss, t.rho, t.lam, int(inits[s, t.control]), rate)
-                            for t in (trials[i] for i in block)
-                        ]
-                        for name, values in train(split, configs, seed + s).items():
-                            columns.setdefault(name, np.full(shape, np.nan))[block, s] = values
-                    done = int(block[-1]) + 1
-            except (_Stopped, KeyboardInterrupt):
+                return int(json.loads(path.read_text("utf-8"))["search"]["seed"])
+            except (OSError, ValueError, KeyError, TypeError):
+                pass  # a new folder; a damaged one is refused when it is opened
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+
+    def _data(self) -> SearchData:
+        rows, members = self._rows, self._members
+        cuts = cuts_of(rows, members, self.cv, self.n_seeds, self._seed)
+        reference = self.groups_.index(self.reference_group_) if self.groups_ else 0
+        needs_pe = self._objective() in ("pe", "balanced")
+        check_cuts(cuts, rows, members, self.groups_, reference, needs_pe=needs_pe)
+        return SearchData(rows, members, max(1, len(self.groups_)), reference, tuple(cuts))
+
+    def _train(self, data: SearchData, trials: list[Trial], started: float) -> Tradeoffs:
+        ways = tuple(w for w in SCALINGS if w in self.calibrate)
+        if not self.groups_ and "common" in ways:
+            ways = tuple(w for w in ways if w != "group")  # the same
+        settings = Settings(
+            ways,
+            int(self.max_epochs),
+            int(self.patience),
+            int(self.batch_size),
+            tuple(int(n) for n in self._hidden()),
+            self.shrinkage if self.shrinkage == "auto" else float(self.shrinkage),
+            self._seed,
+        )
+        about = {
+            "search": {
+                "trials": [dataclasses.asdict(t) for t in trials],
+                "learning_rate": float(self.learning_rate),
+                "splits": len(data.cuts),
+                "halving": bool(self.halving),
+                # which configurations are dropped depends on it
+                **({"slack": float(self.slack)} if self.halving else {}),
+                **dataclasses.asdict(settings),
+            },
+            "data": data.fingerprint,
+            "format": FORMAT,
+            "losses": {},
+        }
+        until = None if self.time_limit is None else started + self.time_limit
+        self.stopped_ = False
+        with ExitStack() as stack:
+            folder = self.folder
+            if folder is None:
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="equipoise-"))
+            store = PartFolder(folder, "search", json.loads(json.dumps(about)))
+            rate, slack = float(self.learning_rate), float(self.slack)
+            race = Race(store, data, settings, trials, rate, slack, self.halving)
+            bar = Bar(self.progress, race.runs(), race.runs(), "searching")
+            try:
+                with quiet_calibration():
+                    self.stopped_ = not run_stages(
+                        race.work(),
+                        bar,
+                        engine=self.engine,
+                        address=self.address,
+                        workers=self.workers,
+                        until=until,
+                    )
+            except KeyboardInterrupt:
                 self.stopped_ = True
-        if not done:
-            raise ValueError(
-                "the search was stopped before anything was finished; "
-                "give it more time, or try fewer configurations"
-            )
+            done, total = race.finished()
+            found = race.tradeoffs()
+        go_on = "" if self.folder is None else "; repeat the search to go on"
+        if not len(found.trials) or not found.alive.any():
+            if self.stopped_:
+                raise StoppedEarly(
+                    f"the search was stopped when {done} of {total} runs were finished, too few to "
+                    "choose from" + (go_on or "; give it more time, or try fewer configurations")
+                )
+            raise ValueError("every run diverged; lower the learning rate or lam")
         if self.stopped_:
             warnings.warn(
-                f"the search was stopped; {done} of {len(trials)} configurations are "
-                "done and can be chosen from",
+                f"the search was stopped: {done} of {total} runs are finished, and the choice is "
+                f"made from those on {len(found.splits)} held-out parts{go_on}",
                 UserWarning,
                 stacklevel=3,
             )
-        kept = {name: values[:done] for name, values in columns.items()}
-        return Tradeoffs(trials[:done], kept, tuple(self.calibrate))
+        return found
 
     # --- what was found ---
 
@@ -338,33 +405,65 @@ class FrontierSearch(GroupEstimator):
 
     @property
     def results_(self) -> pd.DataFrame:
-        """Every configuration, split and epoch, with all columns of `train_stack`."""
+        """Every configuration, split and calibration, with all figures."""
         return self._tradeoffs().frame()
 
     @property
+    def candidates_(self) -> pd.DataFrame:
+        """The candidates that were run on all splits: their means, shrunk."""
+        import pandas as pd
+
+        found = self._tradeoffs()
+        table = found.table(found.candidates(pool=True), found.splits)
+        frame = pd.DataFrame(table)
+        frame["within"] = within_slack(table["val_accuracy"], self.slack)
+        if len(self.groups_) < 2:
+            frame["val_pe"] = np.nan
+        return frame
+
+    @property
     def frontier_(self) -> pd.DataFrame:
-        """The frontier of validation PE and ECE within the slack, and its test figures."""
+        """The candidates on the frontier of PE and ECE within the accuracy slack."""
         frame = self._tradeoffs().frontier(self.slack)
         return frame.assign(reference_group=[self.reference_group_] * len(frame))
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the frontier of each loss on validation, and the default choice."""
-        from equipoise.plots import plot_frontier
+    def _choice(self, objective: Objective, limits: Limits) -> dict[str, Any]:
+        """Return the choice with its nested figures."""
+        found = self._tradeoffs()
+        objective = objective if callable(objective) or len(self.groups_) > 1 else "ece"
+        row = found.choice(objective, limits)
+        for metric, values in found.figures(objective, limits).items():
+            row[f"test_{metric}"] = float(values.mean()) if len(values) else np.nan
+            low, high = mean_interval(values, found.ratio) or (np.nan, np.nan)
+            row[f"test_{metric}_low"], row[f"test_{metric}_high"] = low, high
+        return row
 
-        table = self._tradeoffs().table()
-        allowed = within_slack(table["val_accuracy"], self.slack)
-        pairs = zip(table["loss"][allowed], table["calibrate"][allowed], strict=True)
-        points = np.column_stack([table["val_pe"], table["val_ece"]])
-        against = ""
-        if self.groups_:  # a dollar sign would begin a formula
-            against = f", compared with {shown(self.reference_group_)}".replace("$", r"\$")
-        return plot_frontier(
-            points[allowed],
-            loss=[t if c == "none" else f"{t} + {c}" for t, c in pairs],
-            chosen=points[self._found.choice(self.objective, self.slack)["point"]],
-            ax=ax,
-            xlabel=f"PE on validation{against}",
-            ylabel="ECE on validation",
+    def plot(self, figure: Figure | None = None) -> Figure:
+        """Draw PE, ECE and accuracy of all candidates, and the frontier of each calibration."""
+        from equipoise.plots import plot_tradeoffs
+
+        frame = self.candidates_
+        names = {f"val_{m}": m for m in ("pe", "ece", "accuracy")}
+        frame = frame.rename(columns=names)
+        plain = (frame["loss"] == "ce") & (frame["calibrate"] == "none")
+        reference = frame[plain].index
+        at = frame.index[
+            (frame["loss"] == self.choice_["loss"])
+            & (frame["weights"] == self.choice_["weights"])
+            & (frame["lam"] == self.choice_["lam"])
+            & (frame["calibrate"] == self.choice_["calibrate"])
+        ]
+        return plot_tradeoffs(
+            frame,
+            chosen=int(at[0]),
+            reference=int(reference[0]) if len(reference) else None,
+            slack_line=float(frame["accuracy"].max() - self.slack),
+            title=(
+                f"PE compares with {shown(self.reference_group_)}"
+                if len(self.groups_) > 1
+                else None
+            ),
+            figure=figure,
         )
 
     # --- models ---
@@ -376,60 +475,61 @@ class FrontierSearch(GroupEstimator):
         *,
         loss: str | None = None,
     ) -> GroupwiseMLPClassifier:
-        """Choose on validation, and return the model, trained on all rows.
+        """Choose, and return the model, trained on all rows.
 
         Parameters
         ----------
         objective
-            "pe", "ece", "balanced" (their sum in units of cross-entropy's medians), or a function
+            "pe", "ece", "balanced" (their sum in units of plain cross-entropy's), or a function
             that takes a row and returns a number, lower being better. The row has loss, rho,
-            lam, calibrate, epoch, and val_accuracy, val_pe, val_ece, val_log_loss and
-            val_pe_deterministic, averaged over the splits.
+            weights, lam, calibrate, and val_accuracy, val_pe, val_ece, val_log_loss and
+            val_pe_deterministic: means over the splits, shrunk.
         slack
-            Largest loss of accuracy accepted, against the best row.
+            Largest loss of accuracy accepted, against the best candidate.
         loss
-            Choose among the rows of this loss only.
+            Choose among the candidates of this loss only.
 
         Returns
         -------
-        A fitted `GroupwiseMLPClassifier`; `choice_` is the row it was made from.
+        A fitted `GroupwiseMLPClassifier`; `choice_` is the candidate it was made from.
         """
         tradeoffs = self._tradeoffs()
         if not hasattr(self, "_rows"):
             raise ValueError(
                 "a search that was loaded has no rows, and select() trains on them; call fit again"
             )
-        row = tradeoffs.choice(
-            self.objective if objective is None else objective,
-            self.slack if slack is None else slack,
-            loss,
-        )
+        wanted = self.objective if objective is None else objective
+        if not callable(wanted):
+            check_objective(wanted)
+            wanted = wanted if len(self.groups_) > 1 else "ece"
+        if (objective, slack, loss) == (None, None, None):
+            row = dict(self.choice_)
+        else:
+            row = tradeoffs.choice(wanted, self._limits(slack), loss)
         weights = row["rho"] and dict(zip(self.groups_, row["rho"], strict=True))
         how = None if row["calibrate"] == "none" else row["calibrate"]
-        model = self._model(row["loss"], weights, row["lam"], row["epoch"], how)
+        model = self._model(row["loss"], weights, row["lam"], how)
         rows = self._rows
         own = decode(self._members, self.groups_) if self.groups_ else None
         model.fit(rows.X, rows.y, sensitive_features=own, sample_weight=rows.weight)
         if hasattr(self, "feature_names_in_"):
             model.feature_names_in_ = self.feature_names_in_
         model.sensitive_columns = self.sensitive_columns
-        if self.pooled_ and how == "group":
+        if self.pooled_:
             _unpool(model, self.pooled_)
-        model.choice_ = {name: value for name, value in row.items() if name != "point"}
+        model.choice_ = row
         return model
 
-    def _model(
-        self, loss: str, rho: Any, lam: float, epochs: int, calibrate: Any
-    ) -> GroupwiseMLPClassifier:
+    def _model(self, loss: str, rho: Any, lam: float, calibrate: Any) -> GroupwiseMLPClassifier:
         return GroupwiseMLPClassifier(
             loss,
             rho,
             lam,
             hidden_layer_sizes=self.hidden_layer_sizes,
             learning_rate=self.learning_rate,
-            max_epochs=epochs,
+            max_epochs=self.max_epochs,
+            patience=self.patience,
             batch_size=self.batch_size,
-            early_stopping=None,
             calibrate=calibrate,
             shrinkage=self.shrinkage,
             unseen_group=self.unseen_group,
@@ -437,9 +537,15 @@ class FrontierSearch(GroupEstimator):
             random_state=getattr(self, "_seed", None),
         )
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the labels that `best_estimator_` predicts."""
-        return self._best().predict(X)
+    def predict(self, X: Any, *, sensitive_features: Any = None) -> NDArray[Any]:
+        """Return the labels that `best_estimator_` predicts; only "bcts" needs the groups."""
+        return self._best().predict(X, sensitive_features=sensitive_features)
+
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None
+    ) -> float:
+        """Return the accuracy of `predict`."""
+        return self._best().score(X, y, sample_weight, sensitive_features=sensitive_features)
 
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Floats:
         """Return the probabilities of `best_estimator_`."""
@@ -471,14 +577,19 @@ class FrontierSearch(GroupEstimator):
             "n_features": self.n_features_in_,
             "columns": list(found.columns),
             "trials": [to_plain(dataclasses.astuple(t)) for t in found.trials],
+            "calibrations": list(found.calibrate),
+            "splits": found.splits,
+            "apart": found.apart,
+            "ratio": found.ratio,
+            "choice": _flat(self.choice_),
             "verdict": self.verdict_,
-            "comparison": {k: to_plain(v) for k, v in self.comparison_.items()},
+            "comparison": _flat(self.comparison_),
             "stopped": self.stopped_,
             "model": None,
         }
         arrays = {f"results.{name}": values for name, values in found.columns.items()}
         if hasattr(self, "best_estimator_"):
-            choice = {k: to_plain(v) for k, v in self.best_estimator_.choice_.items()}
+            choice = _flat(self.best_estimator_.choice_)
             about["model"], own = self.best_estimator_._to_file({"choice": choice})
             arrays |= {f"model.{name}": values for name, values in own.items()}
         write_model(path, about, arrays)
@@ -487,26 +598,52 @@ class FrontierSearch(GroupEstimator):
         self.pooled_ = {from_plain(g): n for g, n in about["pooled"]}
         self.n_features_in_ = about["n_features"]
         self.verdict_, self.stopped_ = about["verdict"], about["stopped"]
-        self.comparison_ = {k: from_plain(v) for k, v in about["comparison"].items()}
+        self.comparison_ = _nested(about["comparison"])
         trials = [Trial(*from_plain(t)) for t in about["trials"]]
         columns = {name: arrays[f"results.{name}"] for name in about["columns"]}
-        shape = (len(trials), *columns["diverged"].shape[1:])
-        if len(shape) != 3 or any(values.shape != shape for values in columns.values()):
+        calibrate = tuple(about["calibrations"])
+        shape = (len(about["apart"]), len(trials), len(calibrate))
+        if any(values.shape != shape for values in columns.values()):
             raise ValueError("its results do not fit its configurations")
-        self._found = Tradeoffs(trials, columns, tuple(self.calibrate))
+        apart, ratio = about["apart"], float(about["ratio"])
+        self._found = Tradeoffs(trials, columns, calibrate, about["splits"], apart, ratio)
+        self.choice_ = _nested(about["choice"])
         if about["model"] is not None:
             own = {k.removeprefix("model."): v for k, v in arrays.items() if k[:6] == "model."}
             model = GroupwiseMLPClassifier._from_file(about["model"], own)
-            model.choice_ = {k: from_plain(v) for k, v in model.extra_.pop("choice").items()}
+            model.choice_ = _nested(model.extra_.pop("choice"))
             self.best_estimator_ = model
 
 
 def _unpool(model: GroupwiseMLPClassifier, pooled: dict[Hashable, int]) -> None:
-    """Give each pooled group the temperature of the pool, under its own name."""
+    """Give each pooled group the calibrator of the pool, under its own name."""
     scaling, total = model.scaling_, sum(pooled.values())
-    assert isinstance(scaling, GroupTemperatureScaling)
-    temperature, share = scaling.temperatures_.pop(POOLED), scaling.shares_.pop(POOLED)
+    if not isinstance(scaling, GroupTemperatureScaling | GroupCalibrator):
+        return
+    own: dict[Hashable, Any] = (
+        scaling.temperatures_
+        if isinstance(scaling, GroupTemperatureScaling)
+        else scaling.calibrators_
+    )
+    calibrator, share = own.pop(POOLED), scaling.shares_.pop(POOLED)
     trust = scaling.trust_.pop(POOLED)
     for group, rows in pooled.items():
-        scaling.temperatures_[group], scaling.trust_[group] = temperature, trust
+        own[group], scaling.trust_[group] = calibrator, trust
         scaling.shares_[group] = share * rows / total
+
+
+def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return numbers by name, some of them dictionaries themselves, as JSON holds them."""
+    return {k: _flat(v) if isinstance(v, dict) else to_plain(v) for k, v in values.items()}
+
+
+def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `_flat` made plain."""
+    return {
+        k: _nested(v) if k == "repair" and v is not None else from_plain(v)
+        for k, v in values.items()
+    }
+
+
+class StoppedEarly(ValueError):
+    """The search was stopped before there was anything to choose from."""

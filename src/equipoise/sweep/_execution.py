@@ -249,6 +249,9 @@ def make_all(
                 step(item.steps, item.steps)
             elif mine and not stop.is_set():
                 item.keep(*make(item, step))
+                if seen < item.steps:  # counted when its file is there
+                    advance(item.steps - seen)
+                    seen = item.steps
 
     run_in_threads(one, work, at_once, stop)
 
@@ -309,7 +312,6 @@ def _ray(
                     f"the Ray cluster gave up on a part ({str(error).splitlines()[0]}); parts that "
                     "were finished are safe, run the same command again to go on"
                 ) from error
-            step(item.steps, item.steps)
             return made
 
         # twice the cores: none waits for the driver to write a file

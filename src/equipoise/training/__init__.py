@@ -12,6 +12,7 @@ from equipoise.training._names import LOSS_NAMES, STOPPING
 from equipoise.training._run_columns import CALIBRATIONS, PARTS, run_column
 
 if TYPE_CHECKING:
+    from equipoise.training._early_stopping import BestRuns, best_epoch, train_to_best
     from equipoise.training._engine import (
         CHUNK,
         Config,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         prepared,
         reference_place,
     )
+    from equipoise.training._scaling import SCALINGS, fit_scaling, quiet_calibration, scaled
     from equipoise.training._threads import run_in_threads, torch_threads
 
 __all__ = [
@@ -49,9 +51,11 @@ __all__ = [
     "LOSSES",
     "LOSS_NAMES",
     "PARTS",
+    "SCALINGS",
     "STOPPING",
     "Bar",
     "Batch",
+    "BestRuns",
     "Config",
     "FitRows",
     "GroupEstimator",
@@ -59,21 +63,26 @@ __all__ = [
     "GroupwiseMLPClassifier",
     "Loss",
     "StackResult",
+    "best_epoch",
     "checked_rows",
     "epochs_of",
+    "fit_scaling",
     "group_shares",
     "laplacian_form",
     "long_frame",
     "mmce",
     "mmce_w",
     "prepared",
+    "quiet_calibration",
     "reference_place",
     "resolve_rho",
     "run_column",
     "run_in_threads",
     "safe_sqrt",
+    "scaled",
     "torch_threads",
     "train_stack",
+    "train_to_best",
 ]
 
 __getattr__, __dir__ = opened_late(__name__, __file__, extra="train")

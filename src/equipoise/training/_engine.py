@@ -10,6 +10,8 @@ import dataclasses
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,9 +19,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from equipoise.datasets import Split
+from equipoise.datasets import Part, Split
+from equipoise.training._chunk_losses import ChunkLosses, kind_of
 from equipoise.training._epoch_metrics import Measure, RowTensors
-from equipoise.training._losses import LOSSES, Batch, GroupwiseLoss, Loss, group_weights, membership
+from equipoise.training._losses import LOSSES, GroupwiseLoss, Loss
 from equipoise.training._network import Adam, Layer, StackedMLP
 from equipoise.training._progress import Bar
 from equipoise.training._threads import run_in_threads, threads_for, torch_threads
@@ -164,16 +167,9 @@ def train_stack(
         True draws a bar on stderr; a function is called with the runs x epochs done and in all.
     """
     configs = tuple(configs)
-    _check(split, configs, max_epochs, batch_size, keep_epochs, losses, reference)
-    n_classes = _n_classes(split)
-    # a chunk shares its learning rate, and losses stand together, so that each is one call
-    order = sorted(range(len(configs)), key=lambda i: (configs[i].learning_rate, _kind(configs[i])))
-    by_rate = itertools.groupby(order, lambda i: configs[i].learning_rate)
-    parts = [
-        own[start : start + chunk]
-        for own in (list(same) for _, same in by_rate)
-        for start in range(0, len(own), chunk)
-    ]
+    check_runs(split, configs, max_epochs, batch_size, keep_epochs, losses, reference)
+    n_classes = classes_of(split)
+    parts = chunks_of(configs, chunk)
     columns: dict[str, Floats] = {}
     layers: dict[int, list[list[Layer]]] = {e: [[] for _ in configs] for e in keep_epochs}
     stop, lock = threading.Event(), threading.Lock()
@@ -232,106 +228,118 @@ def epochs_of(
     `measured` names the parts of the split that are measured; temperatures are fitted on "val".
     `reference` is the group that PE compares the others with.
     """
-    n_classes = n_classes or _n_classes(split)
-    train = RowTensors(split.train, device, dtype)
-    whole, sizes = train.size, (train.X.shape[1], *hidden_layer_sizes, n_classes)
-    seeds = [int(c.seed) for c in configs]
-    network = StackedMLP(sizes, seeds, output_relu=output_relu, dtype=dtype, device=device)
-    adam = Adam(network.parameters(), configs[0].learning_rate)
-    loss = _Losses(configs, device, dtype, losses)
+    n_classes = n_classes or classes_of(split)
+    trainer = StackTrainer(
+        split.train,
+        configs,
+        n_classes=n_classes,
+        batch_size=batch_size,
+        hidden_layer_sizes=hidden_layer_sizes,
+        output_relu=output_relu,
+        split_seed=split_seed,
+        device=device,
+        dtype=dtype,
+        losses=losses,
+    )
     measure = Measure(split, n_classes, device, dtype, measured, batch_size, reference)
-    shuffle = torch.Generator().manual_seed(int(split_seed))
     alive = torch.ones(len(configs), dtype=torch.bool, device=device)
-    product = max(a * b for a, b in itertools.pairwise(sizes)) * batch_size * len(configs)
+    for number in itertools.count(1):
+        with trainer.threads():
+            total = trainer.epoch()
+            columns, finite = measure(trainer.network)
+        alive &= finite & torch.isfinite(total)
+        dead = ~alive
+        if bool(dead.any()):
+            trainer.silence(dead)
+        stopped = dead.cpu().numpy()
+        columns |= {"train_loss": total.cpu().numpy()}
+        columns = {name: np.where(stopped, np.nan, v) for name, v in columns.items()}
+        columns["diverged"] = stopped.astype(np.float64)
+        yield Epoch(number, columns, trainer.network)
 
-    def epoch() -> tuple[dict[str, Floats], Tensor]:
-        """Train for one epoch; return the columns, and which configurations are finite."""
-        order = torch.randperm(len(train.y), generator=shuffle).to(device)
-        total = torch.zeros(len(configs), dtype=torch.float64, device=device)
-        for rows in torch.split(order, batch_size):
-            batch = train.take(rows)
+
+class StackTrainer:
+    """A chunk of configurations in training; they share a learning rate.
+
+    `network` holds their weights. All see the same batches, whose order `split_seed` fixes.
+    """
+
+    def __init__(
+        self,
+        part: Part,
+        configs: Sequence[Config],
+        *,
+        n_classes: int,
+        batch_size: int = 256,
+        hidden_layer_sizes: Sequence[int] = (128, 64),
+        output_relu: bool = False,
+        split_seed: int = 0,
+        device: str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        losses: Mapping[str, Loss] = LOSSES,
+    ) -> None:
+        self.rows, self.batch_size = RowTensors(part, device, dtype), batch_size
+        sizes = (self.rows.X.shape[1], *hidden_layer_sizes, n_classes)
+        seeds = [int(c.seed) for c in configs]
+        self.network = StackedMLP(sizes, seeds, output_relu=output_relu, dtype=dtype, device=device)
+        self._adam = Adam(self.network.parameters(), configs[0].learning_rate)
+        self._configs = list(configs)
+        self._losses = partial(ChunkLosses, device=device, dtype=dtype, losses=losses)
+        self._loss = self._losses(self._configs)
+        self._shuffle = torch.Generator().manual_seed(int(split_seed))
+        self._product = max(a * b for a, b in itertools.pairwise(sizes)) * batch_size
+
+    def threads(self) -> AbstractContextManager[None]:
+        """Set as many of torch's threads as the products of this chunk are worth."""
+        return torch_threads(threads_for(self._product * len(self._configs)))
+
+    def epoch(self) -> Tensor:
+        """Train for one epoch; return the mean losses (config,) of its batches."""
+        rows, whole = self.rows, self.rows.size
+        order = torch.randperm(len(rows.y), generator=self._shuffle).to(rows.y.device)
+        total = torch.zeros(len(self._configs), dtype=torch.float64, device=rows.y.device)
+        for batch in rows.batches(order, self.batch_size):
 
             def slope(logits: Tensor, batch: RowTensors = batch) -> Tensor:
-                value, gradient = loss.slope(logits, batch)
+                value, gradient = self._loss.slope(logits, batch)
                 total.add_(value, alpha=batch.size / whole)
                 return gradient
 
-            network.backward(batch.X, slope)
-            adam.step()
-        columns, finite = measure(network)
-        finite &= torch.isfinite(total)
-        return columns | {"train_loss": total.cpu().numpy()}, finite
+            self.network.backward(batch.X, slope)
+            self._adam.step()
+        return total
 
-    for number in itertools.count(1):
-        with torch_threads(threads_for(product)):
-            columns, finite = epoch()
-        alive &= finite
-        dead = ~alive
-        if bool(dead.any()):
-            # zero weights, no gradient and no memory of one: it stays where it is
-            for parameter in network.parameters():
-                parameter[dead] = 0.0
-            adam.forget(dead)
-            loss.silent = dead
-        stopped = dead.cpu().numpy()
-        columns = {name: np.where(stopped, np.nan, v) for name, v in columns.items()}
-        columns["diverged"] = stopped.astype(np.float64)
-        yield Epoch(number, columns, network)
+    def keep(self, configs: Tensor) -> None:
+        """Drop all configurations but some, (config,) booleans; the others train as before."""
+        self.network.keep(configs)
+        self._adam.keep(configs, self.network.parameters())
+        self._configs = list(itertools.compress(self._configs, configs.tolist()))
+        self._loss = self._losses(self._configs)
+
+    def silence(self, configs: Tensor) -> None:
+        """Stop some configurations, (config,) booleans, and leave them in their places."""
+        # zero weights, no gradient and no memory of one: it stays where it is
+        for parameter in self.network.parameters():
+            parameter[configs] = 0.0
+        self._adam.forget(configs)
+        self._loss.silent = configs
 
 
-def _kind(config: Config) -> tuple[str, int]:
-    """Return what configurations share if one call computes their loss: its name, rho's axes."""
-    rho = config.rho
-    return config.loss, 0 if rho is None else 1 + (len(rho) if isinstance(rho, tuple) else 0)
+def chunks_of(configs: Sequence[Config], size: int) -> list[list[int]]:
+    """Return the positions of configurations that train together, `size` of them at most."""
+    # a chunk shares its learning rate, and losses stand together, so that each is one call
+    order = sorted(
+        range(len(configs)), key=lambda i: (configs[i].learning_rate, kind_of(configs[i]))
+    )
+    by_rate = itertools.groupby(order, lambda i: configs[i].learning_rate)
+    return [
+        own[start : start + size]
+        for own in (list(same) for _, same in by_rate)
+        for start in range(0, len(own), size)
+    ]
 
 
-class _Losses:
-    """The losses of a chunk: one call for each run of configurations of the same kind."""
-
-    def __init__(
-        self, configs: Sequence[Config], device: str, dtype: torch.dtype, losses: Mapping[str, Loss]
-    ) -> None:
-        self.runs: list[tuple[slice, GroupwiseLoss, Tensor]] = []
-        self.silent: Tensor | None = None  # configurations (config,) that get no gradient
-        start = 0
-        for (name, weighted), same in itertools.groupby(configs, _kind):
-            some = list(same)
-            rho, weight = None, torch.ones(1, device=device, dtype=dtype)
-            if weighted and losses[name].grouped:
-                rho = torch.tensor([c.rho for c in some], device=device, dtype=dtype)
-                weight = group_weights(rho, rho.new_empty(len(some), 1, 2))
-            lam = torch.tensor([c.lam for c in some], device=device, dtype=dtype)
-            loss = GroupwiseLoss(losses[name], rho, lam)
-            self.runs.append((slice(start, start + len(some)), loss, weight))
-            start += len(some)
-
-    def slope(self, logits: Tensor, rows: RowTensors) -> tuple[Tensor, Tensor]:
-        """Return the losses (config,), and their gradients (config, n, class) in the logits."""
-        leaf = logits.detach().requires_grad_()
-        log_prob = leaf.log_softmax(-1)
-        # membership for each number of weights; all rows are one group where groups are ignored
-        member = {
-            n: membership(rows.group, n, leaf.dtype) if n > 1 else leaf.new_ones(len(rows.y), 1)
-            for n in {weight.shape[-1] for _, _, weight in self.runs}
-        }
-        s = rows.weight
-        if s is not None:
-            member = {n: m * s.unsqueeze(-1) for n, m in member.items()}
-        values = torch.cat(
-            [
-                loss.of(
-                    Batch(log_prob[part], leaf[part], rows.y, member[weight.shape[-1]], weight, s)
-                )
-                for part, loss, weight in self.runs
-            ]
-        )
-        (gradient,) = torch.autograd.grad(values.sum(), leaf)
-        if self.silent is not None:
-            gradient = gradient.masked_fill(self.silent[:, None, None], 0.0)
-        return values.detach().double(), gradient
-
-
-def _check(
+def check_runs(
     split: Split,
     configs: tuple[Config, ...],
     max_epochs: int,
@@ -340,6 +348,7 @@ def _check(
     losses: Mapping[str, Loss],
     reference: int,
 ) -> None:
+    """Raise if the split, the configurations or the options cannot be trained with."""
     if not configs:
         raise ValueError("configs is empty; pass at least one Config")
     for config in configs:
@@ -371,7 +380,7 @@ def _check(
             raise ValueError(f"the {name} part of the split has values that are not finite")
         if min(part.y.min(), part.group.min()) < 0:
             raise ValueError(f"the {name} part of the split has negative classes or groups")
-    absent = sorted(set(range(_n_classes(split))) - set(split.train.y.tolist()))
+    absent = sorted(set(range(classes_of(split))) - set(split.train.y.tolist()))
     if absent:
         raise ValueError(
             f"class {absent[0]} has no training row; split with stratify=True, "
@@ -379,5 +388,6 @@ def _check(
         )
 
 
-def _n_classes(split: Split) -> int:
+def classes_of(split: Split) -> int:
+    """Return the number of classes of all parts of a split."""
     return 1 + max(int(part.y.max(initial=0)) for part in (split.train, split.val, split.test))

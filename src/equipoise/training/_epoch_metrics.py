@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,9 @@ Floats = NDArray[np.float64]
 
 BOUNDS = (0.05, 20.0)
 
+GATHERED = 16
+"""Batches that are gathered at once: by then the rows have left the cache between two batches."""
+
 
 class RowTensors:
     """Features, classes, groups and weights of some rows, as tensors."""
@@ -32,17 +35,30 @@ class RowTensors:
         if part.weight is not None:
             self.weight = torch.from_numpy(part.weight).to(device, dtype)
 
-    def take(self, rows: Tensor) -> RowTensors:
-        """Return some of the rows."""
-        taken = object.__new__(RowTensors)
-        taken.X, taken.y, taken.group = self.X[rows], self.y[rows], self.group[rows]
-        taken.weight = None if self.weight is None else self.weight[rows]
-        return taken
+    def batches(self, order: Tensor, size: int) -> Iterator[RowTensors]:
+        """Return the rows in an order, `size` of them at a time."""
+        columns = [self.X, self.y, self.group]
+        if self.weight is not None:
+            columns.append(self.weight)
+        for some in torch.split(order, size * GATHERED):
+            gathered = [values.index_select(0, some) for values in columns]
+            for X, y, group, *weight in zip(*(torch.split(v, size) for v in gathered), strict=True):
+                batch = object.__new__(RowTensors)
+                batch.X, batch.y, batch.group = X, y, group
+                batch.weight = weight[0] if weight else None
+                yield batch
 
     @property
     def size(self) -> float:
         """The number of rows, or their weight."""
         return float(len(self.y)) if self.weight is None else float(self.weight.double().sum())
+
+
+def logits_of(network: StackedMLP, X: Tensor, batch_size: int) -> Tensor:
+    """Return the logits (config, n, class) in float64."""
+    # in slices the size of a batch, whose buffers are in the cache
+    slices = [network.forward(x) for x in torch.split(X, batch_size)]
+    return torch.cat(slices, dim=1).double()
 
 
 class Measure:
@@ -82,9 +98,7 @@ class Measure:
 
     def __call__(self, network: StackedMLP) -> tuple[dict[str, Floats], Tensor]:
         """Return the columns, each (config,), and which configurations are finite."""
-        # in slices the size of a batch, whose buffers are in the cache
-        slices = [network.forward(x) for x in torch.split(self.X, self.batch_size)]
-        logits = torch.cat(slices, dim=1).double()
+        logits = logits_of(network, self.X, self.batch_size)
         finite = torch.isfinite(logits).all(-1).all(-1)
         logits = torch.where(finite[:, None, None], logits, 0.0)
         by_part = dict(zip(self.parts, torch.split(logits, self.sizes, dim=1), strict=True))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
@@ -15,27 +14,24 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from equipoise._files import write_model
-from equipoise._inputs import decode, split_columns
+from equipoise._inputs import split_columns
 from equipoise.calibration import (
-    CalibrationWarning,
     GroupCalibrator,
     GroupTemperatureScaling,
     Shrinkage,
     TemperatureScaling,
-    softmax,
 )
 from equipoise.datasets import Part, Preprocessor, Split
 from equipoise.training._engine import Config, epochs_of
-from equipoise.training._epoch_metrics import BOUNDS
 from equipoise.training._estimator import GroupEstimator
 from equipoise.training._export import network_to_onnx
 from equipoise.training._names import LOSS_NAMES, STOPPING
 from equipoise.training._rho import resolve_rho
 from equipoise.training._rows import checked_rows, group_shares, hold_out, reference_place
 from equipoise.training._run_columns import run_column
+from equipoise.training._scaling import SCALINGS, Scaling, fit_scaling, quiet_calibration, scaled
 
 Floats = NDArray[np.float64]
-Scaling = TemperatureScaling | GroupCalibrator
 
 
 class GroupwiseMLPClassifier(GroupEstimator):
@@ -191,7 +187,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
                 f"early_stopping must be None or one of {', '.join(STOPPING)}, "
                 f"got {self.early_stopping!r}"
             )
-        if self.calibrate not in (None, "group", "bcts", "common"):
+        if self.calibrate not in SCALINGS:
             raise ValueError(
                 f"calibrate must be 'group', 'bcts', 'common' or None, got {self.calibrate!r}"
             )
@@ -256,27 +252,17 @@ class GroupwiseMLPClassifier(GroupEstimator):
                 break
 
     def _find_temperatures(self, val: Part) -> None:
-        if self.calibrate is None:
-            return self._set_scaling(None)
-        known: dict[str, Any] = {
-            "sample_weight": val.weight,
-            "labels": tuple(range(len(self.classes_))),
-        }
-        scaling: Scaling = TemperatureScaling(bounds=BOUNDS)
-        policy: dict[str, Any] = {"unseen_group": self.unseen_group, "shrinkage": self.shrinkage}
-        if self.calibrate == "bcts" and len(np.unique(val.y)) == len(self.classes_):
-            scaling = GroupCalibrator(method="bcts", bounds=BOUNDS, **policy)
-        elif self.calibrate != "common" and self.groups_:
-            scaling = GroupTemperatureScaling(bounds=BOUNDS, **policy)
-        if self.groups_ and type(scaling) is not TemperatureScaling:
-            known["sensitive_features"] = decode(val.group, self.groups_)
-        with warnings.catch_warnings():
-            # about few held-out rows: `temperatures_` shows the outcome
-            warnings.simplefilter("ignore", CalibrationWarning)
-            scaling.fit(self._forward(val.X), val.y, **known)
-        if hasattr(scaling, "add_groups"):
-            scaling.add_groups(self.groups_)  # some may have no held-out rows
-        return self._set_scaling(scaling)
+        with quiet_calibration():
+            scaling = fit_scaling(
+                self.calibrate,
+                self._forward(val.X),
+                val,
+                n_classes=len(self.classes_),
+                groups=self.groups_,
+                shrinkage=self.shrinkage,
+                unseen_group=self.unseen_group,
+            )
+        self._set_scaling(scaling)
 
     def _set_scaling(self, scaling: Scaling | None) -> None:
         self.scaling_ = scaling
@@ -318,14 +304,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Floats:
         """Return calibrated probabilities (n, classes)."""
         logits, group = self._logits(X, sensitive_features)
-        if self.scaling_ is None:
-            return softmax(logits)
-        if isinstance(self.scaling_, TemperatureScaling):
-            if isinstance(self.scaling_, GroupTemperatureScaling):
-                return self.scaling_.predict_proba(logits, sensitive_features=group)
-            return self.scaling_.predict_proba(logits)
-        own = group if self.groups_ else None
-        return self.scaling_.predict_proba(logits, sensitive_features=own)
+        return scaled(self.scaling_, logits, group if self.groups_ else None)
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> NDArray[Any]:
         """Return the most probable labels; without biases, temperatures do not change them."""

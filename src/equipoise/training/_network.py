@@ -6,11 +6,14 @@ buffer; autograd differentiates the loss of the logits. A test compares it with 
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 Layer = tuple[Tensor, Tensor]
@@ -53,6 +56,9 @@ class StackedMLP:
             parameter.grad = torch.zeros_like(parameter)
         self._buffers: dict[tuple[str, int, int], Tensor] = {}
 
+    def __len__(self) -> int:
+        return len(self.output[0])
+
     def parameters(self) -> list[Tensor]:
         """Return all weights and biases, each with the configuration first."""
         return [tensor for layer in (*self.hidden, self.output) for tensor in layer]
@@ -62,6 +68,29 @@ class StackedMLP:
         hidden = [(w[config].cpu().clone(), b[config, 0].cpu().clone()) for w, b in self.hidden]
         weight, bias = self.output
         return [*hidden, (weight[config].T.cpu().clone(), bias[config, :, 0].cpu().clone())]
+
+    def copy(self) -> StackedMLP:
+        """Return networks of their own with the same weights, to hold or to apply."""
+        twin = copy.copy(self)
+        twin.hidden = [(w.clone(), b.clone()) for w, b in self.hidden]
+        twin.output = (self.output[0].clone(), self.output[1].clone())
+        twin._buffers = {}
+        return twin
+
+    def put(self, places: NDArray[np.int64], other: StackedMLP, some: NDArray[np.bool_]) -> None:
+        """Set the weights at `places` to those of `other`, of some of its configurations only."""
+        if some.any():
+            to, source = torch.from_numpy(places[some]), torch.from_numpy(np.flatnonzero(some))
+            for mine, others in zip(self.parameters(), other.parameters(), strict=True):
+                mine[to.to(mine.device)] = others[source.to(mine.device)]
+
+    def keep(self, configs: Tensor) -> None:
+        """Drop all configurations but some, (config,) booleans."""
+        self.hidden = [(w[configs], b[configs]) for w, b in self.hidden]
+        self.output = (self.output[0][configs], self.output[1][configs])
+        for parameter in self.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        self._buffers = {}
 
     def _buffer(self, name: str, level: int, *shape: int) -> Tensor:
         key = (name, level, shape[1])
@@ -75,7 +104,7 @@ class StackedMLP:
         return self._logits(self._activations(X)).mT
 
     def _activations(self, X: Tensor) -> list[Tensor]:
-        configs, n = len(self.output[0]), len(X)
+        configs, n = len(self), len(X)
         found = [X.expand(configs, *X.shape)]
         for level, (weight, bias) in enumerate(self.hidden):
             out = self._buffer("active", level, configs, n, weight.shape[-1])
@@ -101,7 +130,7 @@ class StackedMLP:
         weight, bias = self.output
         torch.bmm(back, activations[-1], out=weight.grad)
         torch.sum(back, 2, keepdim=True, out=bias.grad)
-        configs, n = len(weight), len(X)
+        configs, n = len(self), len(X)
         flow = self._buffer("flow", len(self.hidden), configs, n, weight.shape[-1])
         torch.bmm(back.mT, weight, out=flow)
         for level in range(len(self.hidden) - 1, -1, -1):
@@ -132,6 +161,16 @@ class Adam:
         epsilon = self._epsilon / math.sqrt(1.0 - 0.999**self._steps)
         self._torch.param_groups[0]["eps"] = epsilon
         self._torch.step()
+
+    def keep(self, configs: Tensor, parameters: list[Tensor]) -> None:
+        """Drop the moments of all configurations but some; `parameters` are those that are left."""
+        group, state = self._torch.param_groups[0], self._torch.state
+        for old, new in zip(group["params"], parameters, strict=True):
+            moments = state.pop(old)
+            for name in ("exp_avg", "exp_avg_sq"):
+                moments[name] = moments[name][configs]
+            state[new] = moments
+        group["params"] = parameters
 
     def forget(self, configs: Tensor) -> None:
         """Clear the moments of some configurations, (config,) booleans."""

@@ -54,12 +54,12 @@ class Bar:
             self.done += steps
             if self.bar is not None:
                 speed = self.bar.tasks[0].speed
-                what = " runs × epochs" if self.runs else ""
+                what = " runs" if self.runs == self.total else " runs × epochs" * bool(self.runs)
                 self.bar.update(
                     self.task,
                     advance=steps,
                     runs=self.shown(),
-                    speed=f"{speed:,.0f}{what} per second" if speed else "",
+                    speed=f"{speed:,.{0 if speed > 10 else 1}f}{what} per second" if speed else "",
                 )
             elif callable(self.progress):
                 self.progress(self.done, self.total)

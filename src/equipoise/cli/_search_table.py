@@ -1,0 +1,89 @@
+"""What `equipoise search` prints."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from equipoise.cli._shared import console, printed_whole
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from equipoise.search import FrontierSearch
+
+
+def show(finder: FrontierSearch, out: Path) -> None:
+    """Print the frontier, the choice, how sure it is, and the verdict."""
+    choice = finder.choice_
+    screen = console()
+    printed_whole(screen, _frontier(finder))
+    groups = len(finder.groups_) > 1
+    rho = f", rho {choice['weights']}" if choice["loss"] != "ce" else ""
+    lam = f", lam {choice['lam']:g}" if choice["loss"] not in ("ce", "ls", "fl", "flsd") else ""
+    lines = [f"Chosen: {choice['loss']}{rho}{lam}, calibrate {choice['calibrate']}."]
+    names = {"pe": "PE", "ece": "ECE", "accuracy": "accuracy", "log_loss": "log-loss"}
+    figures = [
+        f"{name} {_span(choice, metric)}"
+        for metric, name in names.items()
+        if (groups or metric != "pe") and math.isfinite(choice[f"test_{metric}"])
+    ]
+    if figures:
+        lines.append("On held-out rows that did not choose it: " + ", ".join(figures) + ".")
+    total = len(finder.candidates_)
+    lines.append(
+        f"How sure: {choice['rivals']} of the other {total - 1} candidates are not clearly worse."
+    )
+    if choice.get("confidence") is not None:
+        lines[-1] += (
+            " Probability that the losses are better than cross-entropy given as many runs: "
+            f"{choice['confidence']:.0%}."
+        )
+    for line in (*lines, finder.verdict_, f"Model, frontier and results: {out}"):
+        screen.print(line, markup=False, soft_wrap=not screen.is_terminal)
+
+
+def _frontier(finder: FrontierSearch) -> Table:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    from equipoise._inputs import shown
+
+    groups = len(finder.groups_) > 1
+    against = f" PE compares with group {escape(repr(shown(finder.reference_group_)))}."
+    table = Table(
+        title=f"Frontier, within {finder.slack:g} of the best accuracy",
+        caption="Means on held-out rows that did not put a candidate there, with 95% intervals "
+        f"over the splits.{against if groups else ''}",
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        caption_justify="left",
+        pad_edge=False,
+    )
+    for name in ("loss", "rho", "lam", "calibrate"):
+        table.add_column(name, no_wrap=True)
+    metrics = {"pe": "PE", "ece": "ECE", "accuracy": "accuracy"}
+    if not groups:
+        del metrics["pe"]
+    for name in metrics.values():
+        table.add_column(name, justify="right")
+    rows = finder.frontier_
+    if rows["frequency"].max() > 0:  # without those that only their own luck put there
+        rows = rows[rows["frequency"] > 0]
+    for row in rows.to_dict("records"):
+        cells = [row["loss"], row["weights"], f"{row['lam']:g}", row["calibrate"]]
+        table.add_row(*(escape(c) for c in cells), *(escape(_span(row, m)) for m in metrics))
+    return table
+
+
+def _span(row: dict[str, Any], metric: str) -> str:
+    """Return a figure with its interval, as far as there is one."""
+    value, low, high = (row[f"test_{metric}{end}"] for end in ("", "_low", "_high"))
+    if not math.isfinite(value):
+        return "not known"
+    text = f"{value:.3f}"
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return text
+    return f"{text} [{max(low, 0.0):.3f}, {high:.3f}]"
