@@ -89,7 +89,7 @@ def _ways(
 @click.option(
     "--log-loss-slack",
     type=click.FloatRange(min=0),
-    default=0.005,
+    default=0.002,
     help="Largest increase of log-loss accepted.",
 )
 @click.option(
@@ -184,7 +184,7 @@ def search(
     finder = FrontierSearch(
         **parameters, folder=out / RUNS, random_state=seed, refit=False, progress=True
     )
-    with _terminated() as term:
+    with _terminated(out) as term:
         with notes():
             try:
                 finder.fit(dataset.X, labels.tolist(), sensitive_features=groups)
@@ -195,8 +195,7 @@ def search(
                 finder.fit(dataset.X, labels.tolist(), sensitive_features=groups)
         _write(finder, out)
         if term:
-            note("Stopped by SIGTERM before the model was trained; repeat the command to go on.")
-            raise SystemExit(128 + signal.SIGTERM)
+            raise KeyboardInterrupt
         with notes():
             model = finder.select()
         model.save(out / MODEL, extra=saved_with(dataset) | {"choice": model.choice_})
@@ -205,8 +204,13 @@ def search(
 
 
 @contextmanager
-def _terminated() -> Iterator[list[int]]:
-    """Make SIGTERM stop the search as Ctrl-C does; return a list that is then not empty."""
+def _terminated(out: Path) -> Iterator[list[int]]:
+    """Make SIGTERM stop the search as Ctrl-C does, with its own exit code.
+
+    Returns a list that is then not empty.
+    """
+    from equipoise.search import StoppedEarly
+
     received: list[int] = []
 
     def stop(number: int, _frame: Any) -> None:
@@ -220,6 +224,14 @@ def _terminated() -> Iterator[list[int]]:
         return
     try:
         yield received
+    except (KeyboardInterrupt, StoppedEarly):
+        if not received:
+            raise
+        note(
+            "Stopped by SIGTERM before the end. Every finished run is safe in "
+            f"{out / RUNS}; repeat the command to go on."
+        )
+        raise SystemExit(128 + signal.SIGTERM) from None
     finally:
         signal.signal(signal.SIGTERM, before)
 

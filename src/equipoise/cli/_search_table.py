@@ -86,4 +86,6 @@ def _span(row: dict[str, Any], metric: str) -> str:
     text = f"{value:.3f}"
     if not (math.isfinite(low) and math.isfinite(high)):
         return text
+    if metric in ("accuracy", "ece"):  # at most 1, which Student's t does not know
+        high = min(high, 1.0)
     return f"{text} [{max(low, 0.0):.3f}, {high:.3f}]"

@@ -46,7 +46,7 @@ class Candidates:
 
     trials: list[Ints]  # the trials that are averaged
     way: Ints  # the calibration's number
-    cells: Ints  # candidates of the same loss and calibration
+    cells: Ints  # candidates of the same loss, strength and calibration
 
     def chosen(self, among: Mask) -> Candidates:
         """Return some of them."""
@@ -95,31 +95,31 @@ class Tradeoffs:
 
     def candidates(self, *, pool: bool) -> Candidates:
         """Return every calibration of every trial in the race; `pool` makes the controls one."""
-        losses = sorted({t.loss for t in self.trials})
+        cells = sorted({(t.loss, t.lam) for t in self.trials})
         alive, each = np.flatnonzero(self.alive), []
         each = [np.array([i]) for i in alive if not (pool and self.controls[i])]
         if pool and self.controls.any():
             each.insert(0, np.flatnonzero(self.controls))
-        loss = np.array([losses.index(self.trials[t[0]].loss) for t in each], np.int64)
+        own = [self.trials[t[0]] for t in each]
+        cell = np.array([cells.index((t.loss, t.lam)) for t in own], np.int64)
         ways = len(self.calibrate)
         way = np.tile(np.arange(ways), len(each))
-        cells = np.repeat(loss, ways) * ways + way
-        return Candidates([t for t in each for _ in range(ways)], way, cells)
+        return Candidates(
+            [t for t in each for _ in range(ways)], way, np.repeat(cell, ways) * ways + way
+        )
 
     def values(self, metric: str, found: Candidates, splits: Splits) -> Floats:
         """Return a metric of each candidate, (split, candidate)."""
         column = self.columns[metric][list(splits)]
-        values = np.empty((len(splits), len(found.way)))
+        values = column[:, [t[0] for t in found.trials], found.way]
         for i, (trials, way) in enumerate(zip(found.trials, found.way, strict=True)):
-            own = column[:, trials, way]
-            if len(trials) == 1:
-                values[:, i] = own[:, 0]
-            else:  # trials that left the race have no value in later splits
+            if len(trials) > 1:  # trials that left the race have no value in later splits
+                own = column[:, trials, way]
                 run = np.isfinite(own)
                 total = np.where(run, own, 0.0).sum(axis=1)
                 number = run.sum(axis=1)
                 values[:, i] = np.divide(
-                    total, number, out=np.full(len(splits), np.nan), where=number > 0
+                    total, number, out=np.full(len(own), np.nan), where=number > 0
                 )
         return values
 
@@ -142,6 +142,8 @@ class Tradeoffs:
             if metric == "pe" and np.isnan(values).all():  # without groups there is no PE
                 values = np.zeros_like(values)
             table[f"val_{metric}"] = shrunk_means(values, found.cells, self.ratio)
+            if metric in ("accuracy", "log_loss"):  # for the limits
+                table[f"mean_{metric}"] = values.mean(axis=0)
         return table
 
     # --- choice ---
@@ -178,15 +180,18 @@ class Tradeoffs:
 
     def allowed(self, table: dict[str, NDArray[Any]], limits: Limits) -> Mask:
         """Return which candidates lose no more accuracy and log-loss than the limits allow."""
+        # the worse of the mean and the shrunk mean: neither luck nor its cell lets a candidate in
+        accuracy = np.fmin(table["val_accuracy"], table["mean_accuracy"])
+        log_loss = np.fmax(table["val_log_loss"], table["mean_log_loss"])
         finite = np.isfinite(table["val_ece"]) & np.isfinite(table["val_log_loss"])
         if not finite.any():
             raise ValueError(
                 "nothing to choose: no configuration has finite figures on every split; lower the "
                 "learning rate or lam"
             )
-        accurate = within_slack(np.where(finite, table["val_accuracy"], np.nan), limits.accuracy)
-        least = float(table["val_log_loss"][accurate].min())
-        return accurate & (table["val_log_loss"] <= least + limits.log_loss + 1e-12)
+        accurate = within_slack(np.where(finite, accuracy, np.nan), limits.accuracy)
+        least = float(log_loss[accurate].min())
+        return np.asarray(accurate & (log_loss <= least + limits.log_loss + 1e-12))
 
     def best(
         self,
@@ -225,7 +230,7 @@ class Tradeoffs:
                 raise ValueError(f"loss {loss!r} was not tried; there are {known}")
         at = self.best(table, objective, limits, among)
         epochs = self.columns["epoch"][self.splits][:, found.trials[at], found.way[at]]
-        row = _row(table, at)
+        row = {k: v for k, v in _row(table, at).items() if not k.startswith("mean_")}
         if np.isnan(self.columns["pe"]).all():
             row["val_pe"] = float("nan")
         row["epoch"] = round(float(np.nanmedian(epochs)))
@@ -312,7 +317,8 @@ class Tradeoffs:
         there = np.zeros((len(nested), len(found.way)), bool)
         for i, (_, others) in enumerate(nested):
             there[i] = self.frontier_mask(self.table(found, others), slack)
-        frame = pd.DataFrame({name: values[on] for name, values in table.items()})
+        shown = {k: v for k, v in table.items() if not k.startswith("mean_")}
+        frame = pd.DataFrame({name: values[on] for name, values in shown.items()})
         frame["frequency"] = there[:, on].mean(axis=0) if nested else np.nan
         for metric in ("accuracy", "pe", "ece"):
             values = self.values(metric, found, [s for s, _ in nested])

@@ -49,6 +49,10 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+N_INIT = 4
+"""Initial weights that the chosen model is trained from; validation log-loss keeps the best."""
+
+
 class FrontierSearch(GroupEstimator):
     """Train a grid of configurations, and choose among the best trade-offs.
 
@@ -147,7 +151,7 @@ class FrontierSearch(GroupEstimator):
         *,
         n_seeds: int = 10,
         slack: float = 0.05,
-        log_loss_slack: float = 0.005,
+        log_loss_slack: float = 0.002,
         calibrate: Sequence[str | None] = SCALINGS,
         objective: Objective = "balanced",
         control: bool = True,
@@ -415,7 +419,7 @@ class FrontierSearch(GroupEstimator):
 
         found = self._tradeoffs()
         table = found.table(found.candidates(pool=True), found.splits)
-        frame = pd.DataFrame(table)
+        frame = pd.DataFrame({k: v for k, v in table.items() if not k.startswith("mean_")})
         frame["within"] = within_slack(table["val_accuracy"], self.slack)
         if len(self.groups_) < 2:
             frame["val_pe"] = np.nan
@@ -529,6 +533,7 @@ class FrontierSearch(GroupEstimator):
             learning_rate=self.learning_rate,
             max_epochs=self.max_epochs,
             patience=self.patience,
+            n_init=N_INIT,
             batch_size=self.batch_size,
             calibrate=calibrate,
             shrinkage=self.shrinkage,

@@ -14,9 +14,9 @@ LEAST = 1e-3
 def shrunk_means(values: Floats, cells: NDArray[np.int64], ratio: float) -> Floats:
     """Return the mean of each candidate, pulled towards the mean of its cell.
 
-    `values` are (split, candidate); a cell is a loss and a calibration, so the candidates of a cell
-    differ in their weights and strengths. The weight of a candidate's own mean is
-    between / (between + noise), both variances within cells, estimated from all candidates
+    `values` are (split, candidate); a cell is a loss with a strength and a calibration, so the
+    candidates of a cell differ in the weights of groups only. The weight of a candidate's own mean
+    is between / (between + noise), both variances within cells, estimated from all candidates
     (empirical Bayes). The noise is that of differences between candidates on the same split, with
     the correction of Nadeau and Bengio, see `mean_interval`. A candidate with a value that is not
     finite has no mean.

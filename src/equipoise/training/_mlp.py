@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from equipoise.calibration import (
     TemperatureScaling,
 )
 from equipoise.datasets import Part, Preprocessor, Split
-from equipoise.training._engine import Config, epochs_of
+from equipoise.training._engine import Config, Epoch, epochs_of
 from equipoise.training._estimator import GroupEstimator
 from equipoise.training._export import network_to_onnx
 from equipoise.training._names import LOSS_NAMES, STOPPING
@@ -32,6 +33,25 @@ from equipoise.training._run_columns import run_column
 from equipoise.training._scaling import SCALINGS, Scaling, fit_scaling, quiet_calibration, scaled
 
 Floats = NDArray[np.float64]
+
+
+@dataclasses.dataclass
+class _Run:
+    """Training from one initial weights: the best epoch so far, 0 where there is none."""
+
+    history: dict[str, list[float]]
+    epoch: int = 0
+    score: float = np.inf
+    layers: list[tuple[NDArray[Any], NDArray[Any]]] = dataclasses.field(default_factory=list)
+
+    def judge(self, epoch: Epoch, place: int, watched: str | None) -> None:
+        """Keep the weights if this epoch is the best, or if the last one is wanted."""
+        score = STOPPING[watched or "log_loss"] * self.history[watched or "log_loss"][-1]
+        # nan (PE of one group, say) never counts as better, but the first epoch is kept
+        if watched is None or score < self.score or not self.epoch:
+            self.score = score if score == score else np.inf
+            self.epoch = epoch.number
+            self.layers = [(w.numpy(), b.numpy()) for w, b in epoch.network.layers(place)]
 
 
 class GroupwiseMLPClassifier(GroupEstimator):
@@ -63,6 +83,8 @@ class GroupwiseMLPClassifier(GroupEstimator):
         The weights of its best epoch are kept. None: the last epoch's.
     patience
         Epochs without a better value after which training stops.
+    n_init
+        Number of initial weights that are tried; the run with the best value is kept.
     validation_fraction
         Share of the rows held out, stratified by label and group.
     calibrate
@@ -121,6 +143,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
         batch_size: int = 256,
         early_stopping: Literal["log_loss", "ece", "pe", "accuracy"] | None = "log_loss",
         patience: int = 20,
+        n_init: int = 1,
         validation_fraction: float = 0.125,
         calibrate: Literal["group", "bcts", "common"] | None = "group",
         shrinkage: Shrinkage = "auto",
@@ -138,6 +161,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
         self.batch_size = batch_size
         self.early_stopping = early_stopping
         self.patience = patience
+        self.n_init = n_init
         self.validation_fraction = validation_fraction
         self.calibrate = calibrate
         self.shrinkage = shrinkage
@@ -172,7 +196,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
         place = reference_place(self.reference_group, rows.group, rows.groups)
         self.reference_group_ = rows.groups[place] if rows.groups else None
         random = check_random_state(self.random_state)
-        seeds = random.randint(np.iinfo(np.int32).max, size=3)
+        seeds = random.randint(np.iinfo(np.int32).max, size=2 + self.n_init)
         split = hold_out(rows, self.validation_fraction, int(seeds[0]))
         self.preprocessor_ = split.preprocessor
         self._train(split, seeds, place)
@@ -195,7 +219,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
             raise ValueError(
                 f"validation_fraction must be between 0 and 1, got {self.validation_fraction!r}"
             )
-        for name in ("max_epochs", "batch_size", "patience"):
+        for name in ("max_epochs", "batch_size", "patience", "n_init"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)!r}")
         if not all(isinstance(n, int | np.integer) and n > 0 for n in self._hidden()):
@@ -211,19 +235,21 @@ class GroupwiseMLPClassifier(GroupEstimator):
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate!r}")
 
     def _train(self, split: Split, seeds: NDArray[Any], reference: int) -> None:
+        """Train from each initial weights, all in one stack, and keep the best."""
         share = group_shares(split.train.group, split.train.weight, len(self.groups_))
         rho = resolve_rho(self.rho, self.groups_, share)
-        config = Config(self.loss, rho, self.lam, int(seeds[1]), float(self.learning_rate))
+        rate, starts = float(self.learning_rate), [int(seeds[1]), *map(int, seeds[3:])]
+        configs = [Config(self.loss, rho, self.lam, start, rate) for start in starts]
         metrics = {"log_loss": "log_loss", "ece": "ece15", "pe": "pe", "accuracy": "accuracy"}
         how = "group" if self.calibrate == "bcts" else self.calibrate
         names = {"loss": "train_loss"} | {
             name: run_column("val", metric, how) for name, metric in metrics.items()
         }
-        self.history_: dict[str, list[float]] = {name: [] for name in names}
-        best, self.best_epoch_, self.n_iter_ = np.inf, 0, 0
+        runs = [_Run({name: [] for name in names}) for _ in configs]
+        self.n_iter_ = 0
         for epoch in epochs_of(
             split,
-            [config],
+            configs,
             n_classes=len(self.classes_),
             batch_size=self.batch_size,
             hidden_layer_sizes=self._hidden(),
@@ -232,24 +258,23 @@ class GroupwiseMLPClassifier(GroupEstimator):
             reference=reference,
         ):
             self.n_iter_ = epoch.number
-            if epoch.columns["diverged"][0]:
-                if not self.best_epoch_:
-                    raise ValueError(
-                        "training diverged in the first epoch; use a smaller learning_rate or lam"
-                    )
+            for c, run in enumerate(runs):
+                if not epoch.columns["diverged"][c]:
+                    for name, source in names.items():
+                        run.history[name].append(float(epoch.columns[source][c]))
+                    run.judge(epoch, c, self.early_stopping)
+            if all(epoch.columns["diverged"]):
                 break
-            for name, source in names.items():
-                self.history_[name].append(float(epoch.columns[source][0]))
-            watched = self.early_stopping
-            score = 0.0 if watched is None else STOPPING[watched] * self.history_[watched][-1]
-            # nan (PE of one group, say) never counts as better, but the first epoch is kept
-            if watched is None or score < best or not self.best_epoch_:
-                best = score if score == score else np.inf
-                self.best_epoch_ = epoch.number
-                self.layers_ = [(w.numpy(), b.numpy()) for w, b in epoch.network.layers(0)]
-            stalled = watched is not None and epoch.number - self.best_epoch_ >= self.patience
+            latest = max(run.epoch for run in runs)
+            stalled = self.early_stopping is not None and epoch.number - latest >= self.patience
             if epoch.number == self.max_epochs or stalled:
                 break
+        best = min(runs, key=lambda run: (not run.epoch, run.score))
+        if not best.epoch:
+            raise ValueError(
+                "training diverged in the first epoch; use a smaller learning_rate or lam"
+            )
+        self.history_, self.best_epoch_, self.layers_ = best.history, best.epoch, best.layers
 
     def _find_temperatures(self, val: Part) -> None:
         with quiet_calibration():
