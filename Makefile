@@ -4,7 +4,7 @@ BIN := .venv/bin
 # constraints.txt asks for the CPU build of torch; see the README for machines without it.
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-fast floors check bench repair statements docs clean
+.PHONY: demo test test-fast floors check bench repair choice statements docs clean
 
 demo: .venv/.ready  ## the paper's tables on two datasets, beside the published ones
 	@$(BIN)/equipoise reproduce --grid quick
@@ -34,6 +34,9 @@ bench: .venv/.ready-bench  ## speed beside other libraries and a plain loop
 
 repair: .venv/.ready-bench  ## the repair of probabilities beside its peers, into docs/repair.md
 	$(BIN)/python benchmarks/repair.py --markdown docs/repair.md
+
+choice: .venv/.ready  ## what a search chooses, and its error rates, into docs/choice.md
+	$(BIN)/python benchmarks/choice.py --markdown docs/choice.md
 
 statements: .venv/.ready  ## error rates of every statement of an audit, into docs/statements.md
 	$(BIN)/python benchmarks/statements.py --markdown docs/statements.md

@@ -36,6 +36,8 @@ docs/audit
 docs/calibrate
 docs/export
 docs/repair
+docs/search
+docs/choice
 docs/statements
 docs/sweeps
 docs/reference

@@ -93,6 +93,35 @@ def test_it_is_the_engine_with_one_configuration():
     assert model.n_iter_ == model.best_epoch_ == 4
 
 
+@pytest.mark.parametrize("watched", ["log_loss", None])
+def test_the_best_of_several_initial_weights_is_kept(watched):
+    X, y, group = sample(300)
+    options = {"early_stopping": watched, "patience": 40, **FAST | {"max_epochs": 6}}
+    model = GroupwiseMLPClassifier("mmce", n_init=3, **options)
+    model.fit(X, y, sensitive_features=group)
+    seeds = np.random.RandomState(0).randint(np.iinfo(np.int32).max, size=5)
+    split = hold_out(checked_rows(model, X, y, group, None), 0.125, seeds[0])
+    result = train_stack(
+        split,
+        [Config("mmce", (0.5, 0.5), 2.0, int(seeds[i]), 1e-3) for i in (1, 3, 4)],
+        max_epochs=6,
+        hidden_layer_sizes=(16,),
+        split_seed=int(seeds[2]),
+        keep_epochs=range(1, 7),
+    )
+    values = result.columns["val_group_log_loss"]
+    epoch = 5 if watched is None else int(np.unravel_index(values.argmin(), values.shape)[1])
+    run = int(values[:, epoch].argmin())
+    assert model.best_epoch_ == epoch + 1
+    for (weight, _), (expected, _) in zip(
+        model.layers_, result.layers[epoch + 1][run], strict=True
+    ):
+        np.testing.assert_allclose(weight, expected.numpy(), rtol=1e-5, atol=1e-7)
+    assert model.history_["log_loss"] == pytest.approx(values[run], rel=1e-5)
+    with pytest.raises(ValueError, match="n_init must be at least 1"):
+        model.set_params(n_init=0).fit(X, y, sensitive_features=group)
+
+
 def test_the_reference_group(tmp_path, monkeypatch):
     X, y, group = sample(300)
     group[:60] = "m"

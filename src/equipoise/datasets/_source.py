@@ -6,7 +6,6 @@ false, else text.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +24,6 @@ _NUMBER = r"(?i)^[+-]?(((0|[1-9]\d*)(\.\d*)?|\.\d+)(e[+-]?\d+)?|inf(inity)?)$"
 # an integer too long for 64 bits is a name: as a number it would lose its last digits
 _LONG = r"^[+-]?\d{19,}$"
 _INTEGER = r"^[+-]?\d{1,18}$"
-_DATE = re.compile(
-    r"(\d{4}(?P<a>[-/.])\d{1,2}(?P=a)\d{1,2}|\d{1,2}(?P<b>[-/.])\d{1,2}(?P=b)\d{4})([T ].*)?"
-)
 
 
 class Source:
@@ -149,8 +145,3 @@ def _typed(column: pa.ChunkedArray) -> NDArray[Any]:
     if all_match(r"(?i)^(true|false)$"):
         text = pc.equal(pc.utf8_lower(text), "true")
     return np.asarray(text.to_numpy())
-
-
-def looks_like_dates(values: Sequence[Any]) -> bool:
-    """Say whether distinct values, none missing, are all dates written as text."""
-    return bool(values) and all(isinstance(v, str) and _DATE.fullmatch(v) for v in values)
