@@ -414,7 +414,9 @@ def test_time_limit_keeps_what_is_done(monkeypatch):
     with pytest.warns(UserWarning, match=r"stopped: \d+ of 18 runs are finished"):
         search.fit(X, y, sensitive_features=a)
     assert search.stopped_
-    assert len(search._found.trials) in (4, 8, 12)
+    controls = [t.loss == "ce" for t in search._found.trials]
+    assert 3 <= len(controls) < 12
+    assert sum(controls) >= len(controls) / 2  # no fewer than candidates
     assert search._found.splits == [0]
     assert "Too little was finished" in search.verdict_
     assert "nan" not in search.verdict_
