@@ -20,7 +20,7 @@ from equipoise.search._interval import mean_interval
 from equipoise.search._selection import select
 
 if TYPE_CHECKING:
-    from equipoise.search._plan import POOLED
+    from equipoise.search._pooling import POOLED
     from equipoise.search._search import FrontierSearch, StoppedEarly
 
 __all__ = [

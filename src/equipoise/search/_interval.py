@@ -50,7 +50,7 @@ def confidence(values: Floats, ratio: float = 0.0) -> float | None:
     Examples
     --------
     >>> round(confidence(np.array([0.1, 0.2, 0.15]), ratio=0.25), 3)
-    0.966
+    0.97
     """
     from scipy.special import stdtr
 

@@ -1,4 +1,4 @@
-"""The plan of a search: groups after pooling, configurations, splits of the rows, and stages."""
+"""The plan of a search: configurations, splits of the rows, and stages."""
 
 from __future__ import annotations
 
@@ -18,9 +18,6 @@ from equipoise.training import LOSSES, FitRows, resolve_rho
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-POOLED = "(small groups)"
-"""Name of the group that small groups are pooled into."""
 
 FOLDS = 5
 """Random splits are the folds of divisions of the rows into this many."""
@@ -51,40 +48,6 @@ class Cut:
     train: Ints
     val: Ints
     held_out: tuple[Ints, ...]
-
-
-def pooled_groups(
-    rows: FitRows, least: int, policy: str
-) -> tuple[Ints, list[Hashable], dict[Hashable, int]]:
-    """Pool groups of fewer than `least` rows, by the policy "pool", "keep" or "error".
-
-    Returns each row's group (n,), the groups, and the number of rows of each pooled group.
-    """
-    members, groups = rows.group, rows.groups
-    count = np.bincount(members, minlength=len(groups))
-    small = [g for g, n in enumerate(count) if groups and n < least]
-    if not small or policy == "keep":
-        return members, list(groups), {}
-    listed = ", ".join(f"{groups[g]!r} ({count[g]} rows)" for g in small)
-    problem = f"groups below min_group_size={least}: {listed}"
-    if policy == "error":
-        raise ValueError(f"{problem}; merge them, or pass small_groups='pool' or 'keep'")
-    pooled = len(small) > 1
-    warnings.warn(
-        f"{problem}; they are pooled into one"
-        if pooled
-        else f"{problem}; its figures rest on few rows, and its temperature is shrunk towards the "
-        "common one",
-        UserWarning,
-        stacklevel=4,
-    )
-    if not pooled:
-        return members, list(groups), {}
-    kept = [g for g in range(len(groups)) if g not in small]
-    place = np.full(len(groups), len(kept))
-    place[kept] = np.arange(len(kept))
-    names = [*(groups[g] for g in kept), POOLED]
-    return place[members], names, {groups[g]: int(count[g]) for g in small}
 
 
 # --- configurations --------------------------------------------------------------------------

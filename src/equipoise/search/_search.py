@@ -20,13 +20,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from equipoise._files import write_model
 from equipoise._inputs import decode, from_plain, shown, to_plain
-from equipoise.calibration import GroupCalibrator, GroupTemperatureScaling, Shrinkage
+from equipoise.calibration import Shrinkage
 from equipoise.search._choice import check_objective, within_slack
 from equipoise.search._interval import mean_interval
 from equipoise.search._part import FORMAT, SearchData, Settings
-from equipoise.search._plan import POOLED, Trial, check_cuts, cuts_of, pooled_groups, trials_of
+from equipoise.search._plan import Trial, check_cuts, cuts_of, trials_of
+from equipoise.search._pooling import POOLED, pooled_groups, unpool
 from equipoise.search._race import Race
 from equipoise.search._results import Limits, Objective, Tradeoffs
+from equipoise.search._saved import flat, nested, results_from_file, results_to_file
 from equipoise.search._verdict import verdict
 from equipoise.sweep import PartFolder, check_engine, run_stages
 from equipoise.training import (
@@ -520,7 +522,7 @@ class FrontierSearch(GroupEstimator):
             model.feature_names_in_ = self.feature_names_in_
         model.sensitive_columns = self.sensitive_columns
         if self.pooled_:
-            _unpool(model, self.pooled_)
+            unpool(model, self.pooled_)
         model.choice_ = row
         return model
 
@@ -577,24 +579,22 @@ class FrontierSearch(GroupEstimator):
                 "objective is a function, which cannot be saved; name one before that: "
                 "set_params(objective='balanced')"
             )
-        about = self._header() | {
-            "pooled": [[to_plain(g), n] for g, n in self.pooled_.items()],
-            "n_features": self.n_features_in_,
-            "columns": list(found.columns),
-            "trials": [to_plain(dataclasses.astuple(t)) for t in found.trials],
-            "calibrations": list(found.calibrate),
-            "splits": found.splits,
-            "apart": found.apart,
-            "ratio": found.ratio,
-            "choice": _flat(self.choice_),
-            "verdict": self.verdict_,
-            "comparison": _flat(self.comparison_),
-            "stopped": self.stopped_,
-            "model": None,
-        }
-        arrays = {f"results.{name}": values for name, values in found.columns.items()}
+        results, arrays = results_to_file(found)
+        about = (
+            self._header()
+            | results
+            | {
+                "pooled": [[to_plain(g), n] for g, n in self.pooled_.items()],
+                "n_features": self.n_features_in_,
+                "choice": flat(self.choice_),
+                "verdict": self.verdict_,
+                "comparison": flat(self.comparison_),
+                "stopped": self.stopped_,
+                "model": None,
+            }
+        )
         if hasattr(self, "best_estimator_"):
-            choice = _flat(self.best_estimator_.choice_)
+            choice = flat(self.best_estimator_.choice_)
             about["model"], own = self.best_estimator_._to_file({"choice": choice})
             arrays |= {f"model.{name}": values for name, values in own.items()}
         write_model(path, about, arrays)
@@ -603,51 +603,14 @@ class FrontierSearch(GroupEstimator):
         self.pooled_ = {from_plain(g): n for g, n in about["pooled"]}
         self.n_features_in_ = about["n_features"]
         self.verdict_, self.stopped_ = about["verdict"], about["stopped"]
-        self.comparison_ = _nested(about["comparison"])
-        trials = [Trial(*from_plain(t)) for t in about["trials"]]
-        columns = {name: arrays[f"results.{name}"] for name in about["columns"]}
-        calibrate = tuple(about["calibrations"])
-        shape = (len(about["apart"]), len(trials), len(calibrate))
-        if any(values.shape != shape for values in columns.values()):
-            raise ValueError("its results do not fit its configurations")
-        apart, ratio = about["apart"], float(about["ratio"])
-        self._found = Tradeoffs(trials, columns, calibrate, about["splits"], apart, ratio)
-        self.choice_ = _nested(about["choice"])
+        self.comparison_ = nested(about["comparison"])
+        self._found = results_from_file(about, arrays)
+        self.choice_ = nested(about["choice"])
         if about["model"] is not None:
             own = {k.removeprefix("model."): v for k, v in arrays.items() if k[:6] == "model."}
             model = GroupwiseMLPClassifier._from_file(about["model"], own)
-            model.choice_ = _nested(model.extra_.pop("choice"))
+            model.choice_ = nested(model.extra_.pop("choice"))
             self.best_estimator_ = model
-
-
-def _unpool(model: GroupwiseMLPClassifier, pooled: dict[Hashable, int]) -> None:
-    """Give each pooled group the calibrator of the pool, under its own name."""
-    scaling, total = model.scaling_, sum(pooled.values())
-    if not isinstance(scaling, GroupTemperatureScaling | GroupCalibrator):
-        return
-    own: dict[Hashable, Any] = (
-        scaling.temperatures_
-        if isinstance(scaling, GroupTemperatureScaling)
-        else scaling.calibrators_
-    )
-    calibrator, share = own.pop(POOLED), scaling.shares_.pop(POOLED)
-    trust = scaling.trust_.pop(POOLED)
-    for group, rows in pooled.items():
-        own[group], scaling.trust_[group] = calibrator, trust
-        scaling.shares_[group] = share * rows / total
-
-
-def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return numbers by name, some of them dictionaries themselves, as JSON holds them."""
-    return {k: _flat(v) if isinstance(v, dict) else to_plain(v) for k, v in values.items()}
-
-
-def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `_flat` made plain."""
-    return {
-        k: _nested(v) if k == "repair" and v is not None else from_plain(v)
-        for k, v in values.items()
-    }
 
 
 class StoppedEarly(ValueError):

@@ -14,7 +14,7 @@ from equipoise._files import read_model
 from equipoise._inputs import from_plain, to_plain
 from equipoise.training._rho import rho_from_plain, rho_to_plain
 
-SAVED_AS = {"cv": int, "progress": bool, "random_state": int}
+SAVED_AS = {"cv": int, "progress": bool, "random_state": int, "folder": str}
 """Parameters that also take objects, which are not saved, and the type that is."""
 
 

@@ -1,0 +1,71 @@
+"""Small groups: pooled for the search, and by their own names in the model."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.calibration import GroupCalibrator, GroupTemperatureScaling
+from equipoise.training import FitRows, GroupwiseMLPClassifier
+
+Ints = NDArray[np.int64]
+
+POOLED = "(small groups)"
+"""Name of the group that small groups are pooled into."""
+
+
+def pooled_groups(
+    rows: FitRows, least: int, policy: str
+) -> tuple[Ints, list[Hashable], dict[Hashable, int]]:
+    """Pool groups of fewer than `least` rows, by the policy "pool", "keep" or "error".
+
+    Returns each row's group (n,), the groups, and the number of rows of each pooled group.
+    """
+    members, groups = rows.group, rows.groups
+    count = np.bincount(members, minlength=len(groups))
+    small = [g for g, n in enumerate(count) if groups and n < least]
+    if not small or policy == "keep":
+        return members, list(groups), {}
+    listed = ", ".join(f"{groups[g]!r} ({count[g]} rows)" for g in small)
+    problem = f"groups below min_group_size={least}: {listed}"
+    if policy == "error":
+        raise ValueError(f"{problem}; merge them, or pass small_groups='pool' or 'keep'")
+    pooled = len(small) > 1
+    warnings.warn(
+        f"{problem}; they are pooled into one"
+        if pooled
+        else f"{problem}; its figures rest on few rows, and its temperature is shrunk towards the "
+        "common one",
+        UserWarning,
+        stacklevel=4,
+    )
+    if not pooled:
+        return members, list(groups), {}
+    kept = [g for g in range(len(groups)) if g not in small]
+    place = np.full(len(groups), len(kept))
+    place[kept] = np.arange(len(kept))
+    names = [*(groups[g] for g in kept), POOLED]
+    return place[members], names, {groups[g]: int(count[g]) for g in small}
+
+
+def unpool(model: GroupwiseMLPClassifier, pooled: dict[Hashable, int]) -> None:
+    """Give each pooled group the calibrator of the pool, under its own name."""
+    scaling, total = model.scaling_, sum(pooled.values())
+    if not isinstance(scaling, GroupTemperatureScaling | GroupCalibrator):
+        return
+    own: dict[Hashable, Any] = (
+        scaling.temperatures_
+        if isinstance(scaling, GroupTemperatureScaling)
+        else scaling.calibrators_
+    )
+    calibrator, share = own.pop(POOLED), scaling.shares_.pop(POOLED)
+    trust = scaling.trust_.pop(POOLED)
+    for group, rows in pooled.items():
+        own[group], scaling.trust_[group] = calibrator, trust
+        scaling.shares_[group] = share * rows / total
+    if isinstance(scaling, GroupCalibrator):
+        scaling.groups_ = list(own)
