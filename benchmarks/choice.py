@@ -14,6 +14,7 @@ benchmarks/results/choice.json.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import time
 import warnings
@@ -49,9 +50,12 @@ def measured(model: Any, X: np.ndarray, y: np.ndarray, a: np.ndarray, reference:
     }
 
 
+loaded = functools.cache(load)
+
+
 def public(name: str, repeat: int) -> dict:
     """Search on some rows of a public data set, and measure on others."""
-    data = load(name)
+    data = loaded(name)
     order = np.random.default_rng(repeat).permutation(len(data.y))
     own, rest = order[:ROWS], order[ROWS : ROWS + TEST]
     X, y, a = data.X, data.y, data.group

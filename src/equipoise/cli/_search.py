@@ -7,7 +7,7 @@ import math
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -191,14 +191,15 @@ def search(
             except OtherFolder as other:
                 if not force:
                     raise _other(out, other) from None
-                _remove_runs(out / RUNS)
+                _remove(out)
                 finder.fit(dataset.X, labels.tolist(), sensitive_features=groups)
         _write(finder, out)
         if term:
             raise KeyboardInterrupt
         with notes():
             model = finder.select()
-        model.save(out / MODEL, extra=saved_with(dataset) | {"choice": model.choice_})
+        with _kept(out):
+            model.save(out / MODEL, extra=saved_with(dataset) | {"choice": model.choice_})
         show(finder, out)
         _draw(finder, out)
 
@@ -209,8 +210,6 @@ def _terminated(out: Path) -> Iterator[list[int]]:
 
     Returns a list that is then not empty.
     """
-    from equipoise.search import StoppedEarly
-
     received: list[int] = []
 
     def stop(number: int, _frame: Any) -> None:
@@ -224,7 +223,7 @@ def _terminated(out: Path) -> Iterator[list[int]]:
         return
     try:
         yield received
-    except (KeyboardInterrupt, StoppedEarly):
+    except (KeyboardInterrupt, ValueError):  # ValueError: too little is finished
         if not received:
             raise
         note(
@@ -263,11 +262,23 @@ def _other(out: Path, problem: Exception) -> click.BadParameter:
     )
 
 
-def _remove_runs(folder: Path) -> None:
-    """Remove the runs of another search, and nothing else."""
+def _remove(out: Path) -> None:
+    """Remove the results and runs of another search, and nothing else.
+
+    Its model must not stay beside the results of this search, which may be stopped.
+    """
+    for name in FILES:
+        (out / name).unlink(missing_ok=True)
     for pattern in ("*.parquet", "*.damaged", "*.lock", "*.tmp", "parts.log", "search.json"):
-        for path in folder.glob(pattern):
+        for path in (out / RUNS).glob(pattern):
             path.unlink()
+
+
+def _kept(out: Path) -> AbstractContextManager[None]:
+    """Explain errors of writing to OUT, and say that no run is lost."""
+    from equipoise._files import writing_to
+
+    return writing_to(out, f"Every finished run is safe in {out / RUNS}")
 
 
 def _write(finder: FrontierSearch, out: Path) -> None:
@@ -277,7 +288,7 @@ def _write(finder: FrontierSearch, out: Path) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
-    from equipoise._files import replace_file, writing_to
+    from equipoise._files import replace_file
 
     frame = finder.results_
     columns = {
@@ -292,7 +303,7 @@ def _write(finder: FrontierSearch, out: Path) -> None:
         "comparison": finder.comparison_,
         "stopped": finder.stopped_,
     }
-    with writing_to(out, f"Every finished run is safe in {out / RUNS}"):
+    with _kept(out):
         out.mkdir(parents=True, exist_ok=True)
         replace_file(out / RESULTS, content.getvalue())
         replace_file(out / FRONTIER, finder.frontier_.to_csv(index=False).encode())

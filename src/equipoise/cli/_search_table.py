@@ -31,9 +31,10 @@ def show(finder: FrontierSearch, out: Path) -> None:
     ]
     if figures:
         lines.append("On held-out rows that did not choose it: " + ", ".join(figures) + ".")
-    total = len(finder.candidates_)
+    others = choice["within_limits"] - 1
     lines.append(
-        f"How sure: {choice['rivals']} of the other {total - 1} candidates are not clearly worse."
+        f"How sure: of the {others} other candidates within the limits of accuracy and log-loss, "
+        f"{choice['rivals']} {'is' if choice['rivals'] == 1 else 'are'} not clearly worse."
     )
     if choice.get("confidence") is not None:
         lines[-1] += (

@@ -164,10 +164,13 @@ def note_all(messages: Sequence[str], most: int = 3) -> None:
 @contextlib.contextmanager
 def notes(most: int = 3) -> Iterator[None]:
     """Print warnings as notes, in the words of the command line."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    note_all([in_options(w.message) for w in caught], most)
+    caught: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+    finally:  # before an error too
+        note_all([in_options(w.message) for w in caught], most)
 
 
 def in_options(problem: BaseException | str) -> str:

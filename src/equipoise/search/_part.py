@@ -49,13 +49,12 @@ class SearchData:
     rows: FitRows
     group: Ints
     n_groups: int
-    reference: int  # the group that PE compares the others with
     cuts: tuple[Cut, ...]
 
     @property
     def fingerprint(self) -> str:
         """A hash of all numbers."""
-        arrays = [self.rows.X, self.rows.codes, self.group, np.array(self.reference)]
+        arrays = [self.rows.X, self.rows.codes, self.group]
         if self.rows.weight is not None:
             arrays.append(self.rows.weight)
         for cut in self.cuts:
@@ -77,6 +76,7 @@ class Settings:
     batch_size: int
     hidden_layer_sizes: tuple[int, ...]
     shrinkage: Shrinkage
+    reference: int  # the group that PE compares the others with
     seed: int
 
 
@@ -159,7 +159,9 @@ class SearchPart:
                         )
                     logits = np.nan_to_num(best.logits["test"][c])
                     prob[:, i * len(ways) + w] = scaled(scaling, logits, member).T
-            for name, values in measured(split, prob, sizes, data, n_classes).items():
+            for name, values in measured(
+                split, prob, sizes, data.n_groups, settings.reference
+            ).items():
                 found[name][start : some.stop] = values.reshape(len(some), len(ways), -1)
         lost = best.epoch == 0
         which, how, part = (i.ravel() for i in np.indices(shape))
@@ -177,17 +179,17 @@ class SearchPart:
 
 
 def measured(
-    split: Split, prob: Floats, sizes: list[int], data: SearchData, n_classes: int
+    split: Split, prob: Floats, sizes: list[int], n_groups: int, reference: int
 ) -> dict[str, Floats]:
     """Measure probabilities (class, model, row) on held-out parts of these sizes.
 
     Returns each metric as (model, part). PE compares with the rates of the training labels.
     """
-    train, test, n_groups = split.train, split.test, data.n_groups
+    train, test, n_classes = split.train, split.test, len(prob)
     cell = train.group * n_classes + train.y
     count = np.bincount(cell, train.weight, n_groups * n_classes).reshape(-1, n_classes)
     # PE compares with the first group of a table, so tables have the reference first
-    order = [data.reference, *(g for g in range(n_groups) if g != data.reference)]
+    order = [reference, *(g for g in range(n_groups) if g != reference)]
     with np.errstate(invalid="ignore"):
         rates = (count / count.sum(axis=1, keepdims=True))[order]
     place = np.argsort(order)

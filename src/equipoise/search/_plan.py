@@ -108,8 +108,8 @@ def _rhos(
 def cuts_of(rows: FitRows, group: Ints, cv: Any, n_seeds: int, seed: int) -> list[Cut]:
     """Return the splits: folds of divisions of the rows into five, or the folds of `cv`.
 
-    An eighth of the rows outside the fold is for validation. Where a fold overlaps with all others,
-    as a single one does, each fold is halved: choices for one half are made on the other.
+    An eighth of the rows outside the fold is for validation. Where most folds overlap with all
+    others, or there is one, each fold is halved: choices for one half are made on the other.
     """
     y, n_classes = rows.codes, len(rows.classes)
     cells, folds = group * n_classes + y, []
@@ -134,7 +134,7 @@ def cuts_of(rows: FitRows, group: Ints, cv: Any, n_seeds: int, seed: int) -> lis
         )
         every = np.arange(len(y))
         return [Cut(every, every, (every,))]
-    if not all(disjoint_parts(cuts)):
+    if 2 * sum(map(bool, disjoint_parts(cuts))) < len(cuts):
         cuts = [
             dataclasses.replace(cut, held_out=_halves(cut.held_out[0], cells, seed + s))
             for s, cut in enumerate(cuts)
@@ -172,8 +172,8 @@ def check_cuts(
             if len(absent):
                 raise ValueError(
                     f"group {groups[absent[0]]!r} ({count[absent[0]]:,} of {len(group):,} rows) "
-                    f"has no row in a {what} part; merge it with another group, pass "
-                    "small_groups='pool' with a larger min_group_size, or shuffle the folds of cv="
+                    f"has no row in a {what} part of a split; merge it with another group, or pool "
+                    "small groups and raise min_group_size"
                 )
         labels = rows.codes[cut.train[group[cut.train] == reference]]
         lacking = np.setdiff1d(np.arange(len(rows.classes)), labels)

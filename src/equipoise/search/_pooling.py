@@ -52,20 +52,28 @@ def pooled_groups(
     return place[members], names, {groups[g]: int(count[g]) for g in small}
 
 
-def unpool(model: GroupwiseMLPClassifier, pooled: dict[Hashable, int]) -> None:
-    """Give each pooled group the calibrator of the pool, under its own name."""
+def unpool(
+    model: GroupwiseMLPClassifier, groups: list[Hashable], pooled: dict[Hashable, int]
+) -> None:
+    """Name the groups of a model, which was fitted to their positions in `groups`.
+
+    Each pooled group gets the calibrator of the pool, under its own name.
+    """
+    place: Any = model.reference_group_
+    model.groups_, model.reference_group_ = list(groups), groups[place]
+    model.reference_group = model.reference_group_
+    if isinstance(model.rho, dict):
+        model.rho = {groups[g]: weight for g, weight in model.rho.items()}
     scaling, total = model.scaling_, sum(pooled.values())
     if not isinstance(scaling, GroupTemperatureScaling | GroupCalibrator):
         return
-    own: dict[Hashable, Any] = (
-        scaling.temperatures_
-        if isinstance(scaling, GroupTemperatureScaling)
-        else scaling.calibrators_
-    )
-    calibrator, share = own.pop(POOLED), scaling.shares_.pop(POOLED)
-    trust = scaling.trust_.pop(POOLED)
-    for group, rows in pooled.items():
-        own[group], scaling.trust_[group] = calibrator, trust
-        scaling.shares_[group] = share * rows / total
+    name = "temperatures_" if isinstance(scaling, GroupTemperatureScaling) else "calibrators_"
+    for attribute in (name, "shares_", "trust_"):
+        values: dict[Hashable, Any] = {groups[g]: v for g, v in getattr(scaling, attribute).items()}
+        pool = values.pop(POOLED)
+        for group, rows in pooled.items():
+            values[group] = pool * rows / total if attribute == "shares_" else pool
+        setattr(scaling, attribute, values)
     if isinstance(scaling, GroupCalibrator):
-        scaling.groups_ = list(own)
+        scaling.groups_ = list(scaling.calibrators_)
+    model._set_scaling(scaling)

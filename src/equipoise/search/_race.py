@@ -43,7 +43,7 @@ class Race:
         self.seeds = seeds.integers(2**31, size=shape)  # initial weights
         # the splits of each stage, and the trials that run on them
         self.stages = stages_of(len(self.data.cuts), halving=self.halving)
-        self.alive: list[list[int]] = []
+        self.alive = [list(range(len(self.trials)))]
 
     def runs(self) -> int:
         """Return the number of runs in all."""
@@ -56,11 +56,10 @@ class Race:
 
     def work(self) -> Iterator[list[Work]]:
         """Return the parts of each stage; the next is asked for when they are finished."""
-        alive = list(range(len(self.trials)))
         for number, stage in enumerate(self.stages):
             if number:
-                alive = self._better_half(alive)
-            self.alive.append(alive)
+                self.alive.append(self._better_half(self.alive[-1]))
+            alive = self.alive[-1]
             yield [Work(self.store, p, self.data) for s in stage for p in self._parts(s, alive)]
 
     def _parts(self, cut: int, alive: Sequence[int]) -> list[SearchPart]:

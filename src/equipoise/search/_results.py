@@ -234,6 +234,7 @@ class Tradeoffs:
         if np.isnan(self.columns["pe"]).all():
             row["val_pe"] = float("nan")
         row["epoch"] = round(float(np.nanmedian(epochs)))
+        row["within_limits"] = int(self.allowed(table, limits).sum())
         row["rivals"] = self._rivals(found, table, objective, limits, at)
         return row
 
@@ -245,7 +246,7 @@ class Tradeoffs:
         limits: Limits,
         at: int,
     ) -> int:
-        """Return the number of candidates that are not clearly worse than the chosen one."""
+        """Return the number of candidates within the limits that are not clearly worse."""
         allowed = self.allowed(table, limits)
         scores = self.split_scores(found, objective, self.splits)
         number = 0
@@ -333,7 +334,8 @@ class Tradeoffs:
                     if span is not None:
                         low, high = np.array(span) - every.mean() + mean
                 rows.append((mean, max(low, 0.0), high))
-            for name, column in zip(("", "_low", "_high"), zip(*rows, strict=True), strict=True):
+            figures = np.array(rows, np.float64).reshape(-1, 3)
+            for name, column in zip(("", "_low", "_high"), figures.T, strict=True):
                 frame[f"test_{metric}{name}"] = column
         if np.isnan(self.columns["pe"]).all():
             frame["val_pe"] = np.nan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import tempfile
 import time
@@ -280,6 +281,9 @@ class FrontierSearch(GroupEstimator):
             raise ValueError("loss and lam must name at least one each")
         for name in names:
             self._model(name, None, 1.0, None)._check_params()
+        wrong = [v for v in self.lam if not 0.0 <= v < math.inf]
+        if wrong:
+            raise ValueError(f"lam must be finite and not negative, got {wrong[0]!r}")
         if self.n_seeds < 1:
             raise ValueError(f"n_seeds must be at least 1, got {self.n_seeds!r}")
         if not set(self.calibrate) <= set(SCALINGS) or not len(self.calibrate):
@@ -330,10 +334,13 @@ class FrontierSearch(GroupEstimator):
     def _data(self) -> SearchData:
         rows, members = self._rows, self._members
         cuts = cuts_of(rows, members, self.cv, self.n_seeds, self._seed)
-        reference = self.groups_.index(self.reference_group_) if self.groups_ else 0
         needs_pe = self._objective() in ("pe", "balanced")
-        check_cuts(cuts, rows, members, self.groups_, reference, needs_pe=needs_pe)
-        return SearchData(rows, members, max(1, len(self.groups_)), reference, tuple(cuts))
+        check_cuts(cuts, rows, members, self.groups_, self._place(), needs_pe=needs_pe)
+        return SearchData(rows, members, max(1, len(self.groups_)), tuple(cuts))
+
+    def _place(self) -> int:
+        """Return the position of the reference group."""
+        return self.groups_.index(self.reference_group_) if self.groups_ else 0
 
     def _train(self, data: SearchData, trials: list[Trial], started: float) -> Tradeoffs:
         ways = tuple(w for w in SCALINGS if w in self.calibrate)
@@ -346,10 +353,12 @@ class FrontierSearch(GroupEstimator):
             int(self.batch_size),
             tuple(int(n) for n in self._hidden()),
             self.shrinkage if self.shrinkage == "auto" else float(self.shrinkage),
+            self._place(),
             self._seed,
         )
         about = {
             "search": {
+                "groups": [shown(g) for g in self.groups_],
                 "trials": [dataclasses.asdict(t) for t in trials],
                 "learning_rate": float(self.learning_rate),
                 "splits": len(data.cuts),
@@ -387,7 +396,10 @@ class FrontierSearch(GroupEstimator):
             done, total = race.finished()
             found = race.tradeoffs()
         go_on = "" if self.folder is None else "; repeat the search to go on"
-        if not len(found.trials) or not found.alive.any():
+        lacking = (
+            any(t.control is not None for t in trials) and not found.controls[found.alive].any()
+        )
+        if lacking or not found.alive.any():
             if self.stopped_:
                 raise StoppedEarly(
                     f"the search was stopped when {done} of {total} runs were finished, too few to "
@@ -512,17 +524,20 @@ class FrontierSearch(GroupEstimator):
             row = dict(self.choice_)
         else:
             row = tradeoffs.choice(wanted, self._limits(slack), loss)
-        weights = row["rho"] and dict(zip(self.groups_, row["rho"], strict=True))
+        # the name of the pool may be of another type than the others, which cannot be sorted then
+        names = range(len(self.groups_)) if self.pooled_ else self.groups_
+        weights = row["rho"] and dict(zip(names, row["rho"], strict=True))
         how = None if row["calibrate"] == "none" else row["calibrate"]
         model = self._model(row["loss"], weights, row["lam"], how)
+        model.reference_group = names[self._place()] if self.groups_ else None
         rows = self._rows
-        own = decode(self._members, self.groups_) if self.groups_ else None
+        own = decode(self._members, list(names)) if self.groups_ else None
         model.fit(rows.X, rows.y, sensitive_features=own, sample_weight=rows.weight)
         if hasattr(self, "feature_names_in_"):
             model.feature_names_in_ = self.feature_names_in_
         model.sensitive_columns = self.sensitive_columns
         if self.pooled_:
-            unpool(model, self.pooled_)
+            unpool(model, self.groups_, self.pooled_)
         model.choice_ = row
         return model
 
@@ -540,7 +555,6 @@ class FrontierSearch(GroupEstimator):
             calibrate=calibrate,
             shrinkage=self.shrinkage,
             unseen_group=self.unseen_group,
-            reference_group=getattr(self, "reference_group_", None),
             random_state=getattr(self, "_seed", None),
         )
 
