@@ -5,13 +5,18 @@
 
 The plain loop: torch.nn, autograd, fused Adam, batch 256, the same metrics after every epoch, and
 temperatures per group and in common by LBFGS, or by the paper's recipe. Both get two threads, on
-Adult's shape (1,515 x 97). Written to benchmarks/results/engine.json.
+Adult's shape (1,515 x 97).
+
+Training without measuring is compared with what the machine's matrix products allow: the useful
+floating-point operations per second of two chunks at a time, against those of large square
+products, both measured in turns. Written to benchmarks/results/engine.json.
 """
 
 import argparse
 import itertools
 import json
 import resource
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,7 +29,18 @@ from rich.table import Table
 
 from equipoise import GroupTemperatureScaling, TemperatureScaling
 from equipoise.datasets import Part, Preprocessor, Split, load
-from equipoise.training import CHUNK, Config, GroupwiseLoss, train_stack
+from equipoise.training import (
+    CHUNK,
+    LOSSES,
+    Config,
+    GroupwiseLoss,
+    run_in_threads,
+    train_stack,
+    train_to_best,
+)
+from equipoise.training._chunk_losses import ChunkLosses
+from equipoise.training._engine import StackTrainer
+from equipoise.training._epoch_metrics import RowTensors
 from equipoise.training._network import Adam, StackedMLP
 
 RESULTS = Path(__file__).parent / "results" / "engine.json"
@@ -45,17 +61,21 @@ RUNS = {name: 5 * (1 + 3 * n + 4 * 12 * n) for name, n in RHOS.items()}
 EPOCHS = 500
 
 
-def adults_shape(seed: int = 0) -> Split:
-    """Return rows of Adult's shape, so that the benchmark needs no data."""
+# rows of the training, validation and test parts, and columns
+ADULT, COMPAS = ((1515, 252, 253), SIZES[0]), ((3959, 659, 660), 10)
+
+
+def made_up(sizes: tuple[int, ...] = ADULT[0], columns: int = ADULT[1], seed: int = 0) -> Split:
+    """Return made-up rows of a dataset's shape, so that the benchmark needs no data."""
     rng = np.random.default_rng(seed)
-    direction = rng.normal(size=SIZES[0]) / 5
+    direction = rng.normal(size=columns) / 5
     parts = []
-    for n in (1515, 252, 253):
-        X = rng.normal(size=(n, SIZES[0])).astype(np.float32)
+    for n in sizes:
+        X = rng.normal(size=(n, columns)).astype(np.float32)
         group = (rng.random(n) < 0.74).astype(np.int64)
         y = (X @ direction + group - 0.7 + rng.logistic(size=n) > 0).astype(np.int64)
         parts.append(Part(X, y, group, np.arange(n)))
-    names = [f"x{j}" for j in range(SIZES[0])]
+    names = [f"x{j}" for j in range(columns)]
     return Split(*parts, Preprocessor.fit(parts[0].X, names))
 
 
@@ -172,16 +192,12 @@ def step_against_products() -> tuple[float, float]:
     d, h1, h2, k = SIZES
     network = StackedMLP(SIZES, range(CHUNK))
     adam = Adam(network.parameters(), 1e-4)
-    X, y = torch.randn(BATCH, d), torch.randint(0, 2, (BATCH,))
-    group = torch.randint(0, 2, (BATCH,))
-    loss = GroupwiseLoss("ce")
-
-    def slope(logits: torch.Tensor) -> torch.Tensor:
-        leaf = logits.detach().requires_grad_()
-        return torch.autograd.grad(loss(leaf, y, group).sum(), leaf)[0]
+    rows = RowTensors(made_up((BATCH,) * 3).train, "cpu", torch.float32)
+    losses = ChunkLosses([Config("ce")] * CHUNK, "cpu", torch.float32, LOSSES)
+    X = rows.X
 
     def step() -> None:
-        network.backward(X, slope)
+        network.backward(X, lambda logits: losses.slope(logits, rows)[1])
         adam.step()
 
     def tensor(*shape: int) -> torch.Tensor:
@@ -208,6 +224,68 @@ def step_against_products() -> tuple[float, float]:
     return best[0], best[1]
 
 
+def of_two_threads(work: Callable[[int], None]) -> float:
+    """Return the seconds in which two threads, with one of torch's threads each, do their work."""
+    start = time.perf_counter()
+    run_in_threads(work, (0, 1), 2, threading.Event())
+    return time.perf_counter() - start
+
+
+def product_limit(size: int = 1536, repeats: int = 4) -> float:
+    """Return the GFLOP/s of square products: one at a time on two cores, or one on each."""
+    a, b, out = (torch.randn(2, size, size) for _ in range(3))
+
+    def one() -> float:
+        start = time.perf_counter()
+        torch.mm(a[0], b[0], out=out[0])
+        return 1 / (time.perf_counter() - start)
+
+    def work(i: int) -> None:
+        for _ in range(repeats):
+            torch.mm(a[i], b[i], out=out[i])
+
+    per_second = max(*(one() for _ in range(repeats)), 2 * repeats / of_two_threads(work))
+    return 2 * size**3 * per_second / 1e9
+
+
+def training_rate(split: Split, epochs: int, chunk: int = CHUNK) -> Callable[[], float]:
+    """Return a function that trains on, two chunks at a time, and gives the GFLOP/s.
+
+    Only the products that training needs are counted: in each layer one forward, one for the
+    gradient of the weights, and, but for the first layer, one for the gradient of the inputs.
+    """
+    configs = [Config("ce", seed=s) for s in range(chunk)]
+    trainers = [StackTrainer(split.train, configs, n_classes=SIZES[-1]) for _ in range(2)]
+    sizes = (split.train.X.shape[1], *SIZES[1:])
+    first, *others = (a * b for a, b in itertools.pairwise(sizes))
+    per_row = 2 * (2 * first + 3 * sum(others))
+
+    def work(i: int) -> None:
+        for _ in range(epochs):
+            trainers[i].epoch()
+
+    useful = 2 * chunk * epochs * len(split.train.y) * per_row
+    return lambda: useful / of_two_threads(work) / 1e9
+
+
+def share_of_limit(split: Split, repeats: int) -> tuple[float, float]:
+    """Return the best GFLOP/s of training, and of products; in turns, as others use the machine."""
+    train = training_rate(split, max(1, 6000 // len(split.train.y)))
+    train()
+    pairs = [(train(), product_limit()) for _ in range(repeats)]
+    reached, limit = zip(*pairs, strict=True)
+    return max(reached), max(limit)
+
+
+def best_rate(split: Split, epochs: int) -> float:
+    """Return the seconds per run and epoch of `train_to_best`, two chunks at a time."""
+    configs = [Config("ce", seed=s) for s in range(CHUNK)]
+    seconds = of_two_threads(
+        lambda _: train_to_best(split, configs, max_epochs=epochs, patience=epochs)
+    )
+    return seconds / 2 / CHUNK / epochs
+
+
 def main() -> None:
     """Run all parts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -222,7 +300,7 @@ def main() -> None:
     quick = options.quick
     torch.set_num_threads(2)
     console = Console(width=110)
-    split = adults_shape()
+    split = made_up()
     rows: list[tuple[str, float, str, float | None, bool]] = []
 
     def add(what: str, value: float, unit: str, target: float | None = None, *,
@@ -245,6 +323,14 @@ def main() -> None:
         add(f"{loss}: paper's loop / engine", paper / ours, "times", target)
     step, products = step_against_products()
     add("training step: share of time in its products alone", products / step, "", 0.55)
+
+    for name, shape, target in (("Adult", ADULT, 0.65), ("COMPAS", COMPAS, 0.45)):
+        reached, limit = share_of_limit(made_up(*shape), 5 if quick else 20)
+        add(f"products alone, two cores, beside {name}", limit, "GFLOP/s")
+        add(f"{name}'s shape: training without measuring", reached, "GFLOP/s")
+        add(f"{name}'s shape: share of what the products allow", reached / limit, "", target)
+        best = min(best_rate(made_up(*shape), 8) for _ in range(2 if quick else 5))
+        add(f"{name}'s shape: training to the best epoch, per run and epoch", best * 1e3, "ms")
 
     counts = (32, 256) if quick else (32, 500, 2000)
     rates = [stack_rate(split, [Config("ce", seed=s) for s in range(n)], 2) for n in counts]

@@ -30,6 +30,8 @@ from equipoise.training import (
     run_column,
     train_stack,
 )
+from equipoise.training._chunk_losses import ChunkLosses
+from equipoise.training._epoch_metrics import RowTensors
 from equipoise.training._network import StackedMLP
 
 
@@ -180,6 +182,51 @@ def test_a_run_is_the_same_alone_and_in_any_stack():
         for name, values in alone.columns.items():
             for other in (together.columns[name][c], backwards.columns[name][-1 - c]):
                 np.testing.assert_allclose(values[0], other, rtol=1e-7, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("names", [("ce",), ("ce", "mmce", "ce", "fl"), ("dca",)], ids=" ".join)
+def test_gradients_in_the_logits_are_autograds(names, classes, weighted):
+    rng = np.random.default_rng(2)
+    part = make_split(classes=classes).train
+    weight = rng.uniform(0.0, 3.0, len(part.y)) if weighted else None
+    rows = RowTensors(dataclasses.replace(part, weight=weight), "cpu", torch.float64)
+    configs = [Config(name, rho, 2.0) for name in names for rho in (None, 0.3)]
+    logits = torch.from_numpy(rng.normal(size=(len(configs), len(part.y), classes)))
+    losses = ChunkLosses(configs, "cpu", torch.float64, LOSSES)
+    before = logits.clone()
+    values, gradient = losses.slope(logits, rows)
+    assert torch.equal(logits, before)
+    for c, config in enumerate(configs):
+        z = logits[c].clone().requires_grad_()
+        expected = GroupwiseLoss(config.loss, config.rho, config.lam)(
+            z, rows.y, rows.group, rows.weight
+        )
+        expected.backward()
+        torch.testing.assert_close(values[c], expected.detach())
+        torch.testing.assert_close(gradient[c], z.grad)
+    losses.silent = torch.arange(len(configs)) == 1
+    still, silenced = losses.slope(logits, rows)
+    assert torch.equal(still, values)
+    assert (silenced[1] == 0).all()
+    assert torch.equal(silenced[0], gradient[0])
+
+
+def test_batches_are_the_rows_in_order():
+    part = make_split(sizes=(700, 40, 41)).train
+    for weight in (None, np.arange(700.0)):
+        rows = RowTensors(dataclasses.replace(part, weight=weight), "cpu", torch.float64)
+        order = torch.randperm(700, generator=torch.Generator().manual_seed(0))
+        batches = list(rows.batches(order, 16))
+        assert [len(b.y) for b in batches] == [16] * 43 + [12]
+        for name in ("X", "y", "group"):
+            together = torch.cat([getattr(b, name) for b in batches])
+            assert torch.equal(together, getattr(rows, name)[order])
+        if weight is None:
+            assert all(b.weight is None for b in batches)
+        else:
+            assert torch.equal(torch.cat([b.weight for b in batches]), rows.weight[order])
 
 
 def test_the_seed_of_the_split_fixes_the_batches():

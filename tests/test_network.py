@@ -67,12 +67,15 @@ def test_weights_are_glorot_and_depend_on_the_own_seed_only():
     assert not torch.equal(many.layers(0)[0][0], many.layers(1)[0][0])
 
 
+@pytest.mark.parametrize("fused", [True, False], ids=["fused", "plain"])
 @pytest.mark.parametrize("epsilon", [1e-7, 1e-2])
-def test_adam_is_tensorflows(epsilon):
+def test_adam_is_tensorflows(epsilon, fused):
     rng = np.random.default_rng(0)
     start, gradients = rng.normal(size=5), rng.normal(size=(7, 5)) * 10.0 ** -np.arange(5)
     parameter = torch.from_numpy(start.copy())
     adam = Adam([parameter], rate=0.01, epsilon=epsilon)
+    assert adam._fused
+    adam._fused = fused  # other devices than cpu and cuda have the plain one
     x, m, v = start.copy(), np.zeros(5), np.zeros(5)
     for t, g in enumerate(gradients, start=1):
         parameter.grad = torch.from_numpy(g)
@@ -80,3 +83,40 @@ def test_adam_is_tensorflows(epsilon):
         m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
         x -= 0.01 * math.sqrt(1 - 0.999**t) / (1 - 0.9**t) * m / (np.sqrt(v) + epsilon)
     np.testing.assert_allclose(parameter.numpy(), x, rtol=1e-9)
+
+
+def test_what_is_kept_trains_as_before():
+    sizes, generator = (7, 6, 5, 2), torch.Generator().manual_seed(3)
+    X = torch.randn(11, 7, generator=generator).double()
+    pull = torch.randn(3, 11, 2, generator=generator).double()
+    whole, part = filled(sizes, 3, False), filled(sizes, 3, False)
+    adams = [Adam(network.parameters(), 0.01) for network in (whole, part)]
+    kept = torch.tensor([True, False, True])
+    for t in range(6):
+        if t == 3:
+            part.keep(kept)
+            adams[1].keep(kept, part.parameters())
+            assert len(part) == 2
+        for network, adam in zip((whole, part), adams, strict=True):
+            own = pull[kept] if len(network) == 2 else pull
+            network.backward(X, lambda _, own=own: own)
+            adam.step()
+    for mine, theirs in zip(part.parameters(), whole.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs[kept], rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(part.forward(X), whole.forward(X)[kept], rtol=1e-12, atol=1e-12)
+
+
+def test_weights_are_copied_and_put_by_configuration():
+    network, other = filled((4, 3, 2), 3, False), StackedMLP((4, 3, 2), [8, 9], dtype=torch.float64)
+    before = [network.layers(c) for c in range(3)]
+    copy = network.copy()
+    copy.put(np.array([2, 0]), other, np.array([True, False]))
+    copy.put(np.array([1, 0]), other, np.array([False, False]))
+    for found, expected in (
+        (network, before),  # the copy shares nothing with it
+        (copy, [*before[:2], other.layers(0)]),
+    ):
+        for c in range(3):
+            for mine, theirs in zip(found.layers(c), expected[c], strict=True):
+                assert torch.equal(mine[0], theirs[0])
+                assert torch.equal(mine[1], theirs[1])

@@ -54,6 +54,9 @@ class ChunkLosses:
                 weight = group_weights(rho, rho.new_empty(len(some), 1, 2))
             lam = torch.tensor([c.lam for c in some], device=device, dtype=dtype)
             self._others.append((part, GroupwiseLoss(losses[name], rho, lam), weight))
+        self._places = torch.tensor(
+            [i for part, _, _ in self._others for i in range(part.start, part.stop)], device=device
+        )
 
     def slope(self, logits: Tensor, rows: RowTensors) -> tuple[Tensor, Tensor]:
         """Return the losses (config,), and their gradients (config, n, class) in the logits."""
@@ -67,7 +70,7 @@ class ChunkLosses:
             values, gradient = cross_entropy_slope(z, rows)
         if self.silent is not None:
             gradient.masked_fill_(self.silent[:, None, None], 0.0)
-        return values.double(), gradient.mT
+        return values, gradient.mT
 
     def _by_autograd(self, z: Tensor, rows: RowTensors) -> tuple[Tensor, Tensor]:
         """Return losses and gradients of z (config, class, n); 0 for the cross entropy."""
@@ -81,12 +84,15 @@ class ChunkLosses:
         s = rows.weight
         if s is not None:
             member = {n: m * s.unsqueeze(-1) for n, m in member.items()}
+        found = [
+            loss.of(Batch(log_prob[c], logits[c], rows.y, member[weight.shape[-1]], weight, s))
+            for c, loss, weight in self._others
+        ]
+        together = torch.cat(found)
+        (gradient,) = torch.autograd.grad(together.sum(), leaf)
         values = z.new_zeros(len(z))
-        for part, loss, weight in self._others:
-            m = member[weight.shape[-1]]
-            values[part] = loss.of(Batch(log_prob[part], logits[part], rows.y, m, weight, s))
-        (gradient,) = torch.autograd.grad(values.sum(), leaf)
-        return values.detach(), gradient
+        values[self._places] = together.detach()
+        return values, gradient
 
 
 def cross_entropy_slope(z: Tensor, rows: RowTensors) -> tuple[Tensor, Tensor]:
