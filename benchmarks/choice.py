@@ -35,7 +35,7 @@ HERE = Path(__file__).parent
 KEPT = HERE.parent / "build" / "choice"
 RESULTS = HERE / "results" / "choice.json"
 PUBLIC = ("compas", "census-income", "acs-massachusetts", "mortgages")
-ROWS = 3_000
+ROWS = 1_500
 TEST = 30_000
 
 

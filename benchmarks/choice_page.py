@@ -60,7 +60,7 @@ def _public(sets: dict[str, list[dict]]) -> str:
     lines = [
         "## On public data",
         "",
-        f"{repeats} repeats on each set: 3,000 rows are drawn, a search with the defaults chooses "
+        f"{repeats} repeats on each set: 1,500 rows are drawn, a search with the defaults chooses "
         "and fits a model, and `GroupwiseMLPClassifier` with its defaults is fitted to the same "
         "rows. Both are measured on up to 30,000 other rows. The table shows the mean of each, and "
         "the mean paired difference (search minus default) with its 95% interval over the repeats. "

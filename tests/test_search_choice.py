@@ -1,5 +1,6 @@
 """The choice of a search, its figures and its verdict, against plain loops and simulations."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -32,7 +33,8 @@ def made_up(seed=0, pairs=6, splits=10, values=None):
     columns["epoch"] = rng.integers(1, 9, shape).astype(float)
     columns |= values(rng, shape) if values else {}
     apart = [[t for t in own if t < splits] for own in APART[:splits]]
-    return Tradeoffs(trials, columns, WAYS, list(range(splits)), apart, 0.25)
+    every = list(range(splits))
+    return Tradeoffs(trials, columns, WAYS, every, apart, every, 0.25)
 
 
 # --- intervals -------------------------------------------------------------------------------
@@ -82,12 +84,12 @@ def test_corrected_intervals_cover(kind):
 # --- shrinkage -------------------------------------------------------------------------------
 
 
-def plain_shrinkage(values, cells, ratio):
+def plain_shrinkage(values, cells):
     splits, count = values.shape
     means = {c: [values[s][cells == c].mean() for s in range(splits)] for c in set(cells.tolist())}
     away = [[values[s, i] - means[cells[i]][s] for s in range(splits)] for i in range(count)]
     free = count - len(means)
-    noise = sum(np.var(a, ddof=1) for a in away) / free * (1 / splits + ratio)
+    noise = sum(np.var(a, ddof=1) for a in away) / free / splits
     between = max(0.0, sum(np.mean(a) ** 2 for a in away) / free - noise)
     weight = max(1e-3, between / (between + noise))
     return [np.mean(means[c]) + weight * np.mean(a) for c, a in zip(cells, away, strict=True)]
@@ -98,8 +100,8 @@ def test_shrinkage_equals_plain_loops(scale):
     rng = np.random.default_rng(2)
     cells = np.array([0, 0, 0, 1, 1, 2, 2, 2, 2, 5])
     values = rng.normal(size=(6, 10)) + scale * rng.normal(size=10)
-    found = shrunk_means(values, cells, 0.25)
-    np.testing.assert_allclose(found, plain_shrinkage(values, cells, 0.25), rtol=1e-12)
+    found = shrunk_means(values, cells)
+    np.testing.assert_allclose(found, plain_shrinkage(values, cells), rtol=1e-12)
     assert np.argsort(found[:3]).tolist() == np.argsort(values.mean(0)[:3]).tolist()
 
 
@@ -107,25 +109,25 @@ def test_shrinkage_leaves_out_what_is_not_finite():
     values = np.random.default_rng(3).normal(size=(4, 5))
     values[2, 1] = np.inf
     cells = np.zeros(5, np.int64)
-    found = shrunk_means(values, cells, 0.25)
+    found = shrunk_means(values, cells)
     assert np.isnan(found[1])
     kept = [0, 2, 3, 4]
-    np.testing.assert_allclose(found[kept], shrunk_means(values[:, kept], cells[kept], 0.25))
-    assert np.isnan(shrunk_means(np.full((3, 2), np.nan), cells[:2], 0.1)).all()
+    np.testing.assert_allclose(found[kept], shrunk_means(values[:, kept], cells[kept]))
+    assert np.isnan(shrunk_means(np.full((3, 2), np.nan), cells[:2])).all()
     one = values[:1, kept]
-    np.testing.assert_array_equal(shrunk_means(one, cells[kept], 0.25), one[0])
+    np.testing.assert_array_equal(shrunk_means(one, cells[kept]), one[0])
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.1, 0.5, 2.0])
 def test_shrinkage_is_never_much_worse_and_mostly_better(spread):
-    """Mean squared error of 30 candidates in 200 worlds; ratio 0, since splits are independent."""
+    """Mean squared error of 30 candidates in 200 worlds."""
     rng, plain, pulled = np.random.default_rng(4), [], []
     cells = np.repeat(np.arange(3), 10)
     for _ in range(200):
         truth = rng.normal(size=3)[cells] + spread * rng.normal(size=30)
         values = truth + rng.normal(size=(5, 30))
         plain.append(((values.mean(0) - truth) ** 2).mean())
-        pulled.append(((shrunk_means(values, cells, 0.0) - truth) ** 2).mean())
+        pulled.append(((shrunk_means(values, cells) - truth) ** 2).mean())
     assert np.mean(pulled) < 1.01 * np.mean(plain)
     if spread <= 0.1:
         assert np.mean(pulled) < 0.4 * np.mean(plain)
@@ -151,10 +153,10 @@ def plain_rows(found, splits, pool=True):
     return rows
 
 
-def plain_means(rows, metric, ratio):
+def plain_means(rows, metric):
     keys = sorted({r[3] for r in rows})
     cells = np.array([keys.index(r[3]) for r in rows])
-    return plain_shrinkage(np.stack([r[4][metric] for r in rows], 1), cells, ratio)
+    return plain_shrinkage(np.stack([r[4][metric] for r in rows], 1), cells)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -162,7 +164,7 @@ def plain_means(rows, metric, ratio):
 def test_choice_equals_a_plain_loop(seed, objective):
     found = made_up(seed)
     rows = plain_rows(found, range(10))
-    mean = {m: np.array(plain_means(rows, m, 0.25)) for m in MEASURED}
+    mean = {m: np.array(plain_means(rows, m)) for m in MEASURED}
     raw = {m: np.array([r[4][m].mean() for r in rows]) for m in MEASURED}
     accuracy = np.minimum(mean["accuracy"], raw["accuracy"])
     log_loss = np.maximum(mean["log_loss"], raw["log_loss"])
@@ -257,7 +259,7 @@ def test_frontier_equals_brute_force():
 
     def front(splits):
         own = plain_rows(found, splits)
-        pe, ece, accuracy = (plain_means(own, m, 0.25) for m in ("pe", "ece", "accuracy"))
+        pe, ece, accuracy = (plain_means(own, m) for m in ("pe", "ece", "accuracy"))
         kept = [i for i in range(len(own)) if accuracy[i] > max(accuracy) - 0.05]
         return {
             own[i][:3]
@@ -301,7 +303,7 @@ def test_depth_peels_one_frontier_after_another():
         ]
         depth[on], left, front = front, [i for i in left if i not in on], front + 1
     expected = depth.reshape(12, 2).min(axis=1)
-    np.testing.assert_array_equal(frontier_depth(found, 0.05)[:, 0], expected)
+    np.testing.assert_array_equal(frontier_depth(found, Limits(0.05, 9.0))[:, 0], expected)
 
 
 # --- verdict ---------------------------------------------------------------------------------
@@ -360,35 +362,83 @@ def test_every_objective_has_a_verdict(objective):
 def test_what_cannot_be_compared_is_said():
     found = made_up(splits=1)
     text, numbers = said(found)
-    assert text.startswith("Too little was finished to compare")
+    assert text.startswith("Nothing is compared: ")
     assert "nan" not in text
     alone = made_up()
     trials = [t for t in alone.trials if t.loss != "ce"]
     columns = {k: v[:, 1::2] for k, v in alone.columns.items()}
-    lonely = Tradeoffs(trials, columns, WAYS, alone.splits, alone.apart, 0.25)
+    lonely = dataclasses.replace(alone, trials=trials, columns=columns)
     assert said(lonely, "pe")[0].startswith("Cross-entropy was not run (control=False)")
     with pytest.raises(ValueError, match="in units of cross-entropy, which was not run"):
         said(lonely)
-    single = Tradeoffs(
-        alone.trials,
-        {k: v[..., :1] for k, v in alone.columns.items()},
-        (None,),
-        alone.splits,
-        alone.apart,
-        0.25,
-    )
+    columns = {k: v[..., :1] for k, v in alone.columns.items()}
+    single = dataclasses.replace(alone, columns=columns, calibrate=(None,))
     text, numbers = said(single)
     assert numbers["repair"] is None
     assert "calibration" not in text
     assert numbers["loss"] in ("ce", "mmce", "dca")
 
 
+def test_words_agree_with_the_interval_whatever_was_chosen():
+    """Losses with a better PE that are outside the limits are not compared, nor said to lose."""
+
+    def values(rng, shape):
+        pe = 1.0 + 0.01 * rng.normal(size=shape)
+        pe[:, 1::2] -= 0.5
+        log_loss = np.full(shape, 0.4)
+        log_loss[:, 1::2] += 0.05
+        return {"pe": pe, "accuracy": np.full(shape, 0.8), "log_loss": log_loss}
+
+    found = made_up(values=values)
+    tight = Limits(0.05, 0.002)
+    text, numbers = verdict(found, "pe", tight, found.choice("pe", tight))
+    assert numbers["loss"] == "ce"
+    assert "confidence" not in numbers
+    assert "No loss is compared with cross-entropy: one of both has nothing within" in text
+    text, numbers = verdict(found, "pe", WIDE, found.choice("pe", WIDE))
+    assert " beats cross-entropy given as many runs: " in text
+    assert sum(numbers["chosen"].values()) == 10
+
+
+def test_halves_of_a_fold_are_one_value():
+    found = dataclasses.replace(made_up(4), trainings=[s // 2 for s in range(10)])
+    values = np.arange(10.0)
+    assert found.per_training(values, range(10)).tolist() == [0.5, 2.5, 4.5, 6.5, 8.5]
+    assert found.interval(values, range(10)) == mean_interval(np.arange(0.5, 10, 2), 0.25)
+    one = dataclasses.replace(found, trainings=[0] * 10)
+    assert one.interval(values, range(10)) is None
+    assert said(one)[0].startswith("Nothing is compared: ")
+
+
+def test_halving_keeps_what_may_be_chosen():
+    """Candidates in front of all others that may not be chosen do not crowd out those that may."""
+
+    def values(_, shape):
+        pe = np.ones(shape)
+        log_loss = np.full(shape, 0.4)
+        for i, trial in enumerate(range(1, 24, 2)):
+            if i < 8:  # the better, the more expensive in log-loss
+                pe[:, trial], log_loss[:, trial] = 0.1 + 0.01 * i, 0.5
+            elif i == 8:
+                pe[:, trial] = 0.5
+        same = {"accuracy": np.full(shape, 0.8), "ece": 0.5 - 0.1 * pe}
+        return {"pe": pe, "log_loss": log_loss, **same}
+
+    found = made_up(pairs=12, values=values)
+    assert frontier_depth(found, Limits(0.05, 0.002))[17, 0] == 0.0
+
+
+def test_without_a_finite_pe_the_ece_decides_who_stays():
+    found = made_up(2, values=lambda _, shape: {"pe": np.full(shape, np.inf)})
+    depth = frontier_depth(found, Limits(1.0, 9.0))
+    ece = found.columns["ece"].mean(0).min(1)
+    assert depth[:, 0].argmin() == ece.argmin()
+
+
 def test_pairs_of_splits_that_overlap_are_not_used_for_each_other():
     found = made_up(3, splits=7)
     assert [s for s, _ in found.nested()] == list(range(7))
     assert dict(found.nested())[6] == [5]
-    few = Tradeoffs(
-        found.trials, found.columns, WAYS, list(range(6)), found.apart, 0.25
-    )  # the sixth is alone in its division
+    few = dataclasses.replace(found, splits=list(range(6)))  # the sixth is alone in its division
     assert [s for s, _ in few.nested()] == list(range(5))
     assert list(itertools.chain(*(o for _, o in few.nested()))).count(5) == 0

@@ -24,6 +24,8 @@ from test_cli_search import COLUMNS, QUICK, contents, parts, people
 from test_sweep_kill import LATER, OURS, PROCESSES, kill, log_keys, start, wait_for
 from test_sweep_ray import processes, ray_folder  # noqa: F401
 
+pytestmark = pytest.mark.slow
+
 # imported once, in a process that all others are copies of
 PROCESSES.set_forkserver_preload(
     [*OURS, *LATER, "equipoise.cli", "equipoise.search._search", "matplotlib.figure", __name__]

@@ -85,7 +85,12 @@ def _ways(
     default="balanced",
     help="Objective to minimise: PE, ECE, or their sum in units of plain cross-entropy's.",
 )
-@click.option("--slack", type=POSITIVE, default=0.05, help="Largest loss of accuracy accepted.")
+@click.option(
+    "--slack",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.05,
+    help="Largest loss of accuracy accepted; 0.05 is five points.",
+)
 @click.option(
     "--log-loss-slack",
     type=click.FloatRange(min=0),
@@ -193,6 +198,8 @@ def search(
                     raise _other(out, other) from None
                 _remove(out)
                 finder.fit(dataset.X, labels.tolist(), sensitive_features=groups)
+        for name in (MODEL, *PICTURES):  # of an earlier choice
+            (out / name).unlink(missing_ok=True)
         _write(finder, out)
         if term:
             raise KeyboardInterrupt
@@ -245,7 +252,7 @@ def _check_folder(out: Path, force: bool) -> None:
         problem = f"{above} is no folder that can be written to"
     elif blocked:
         problem = f"{out / blocked[0]} is a folder, where a file is to be written"
-    elif there and not force and not (out / RUNS).exists():
+    elif there and not force and not (out / RUNS / "search.json").exists():
         problem = (
             f"{out / there[0]} exists, and is not of a search that can go on; choose another "
             "folder, or pass --force"

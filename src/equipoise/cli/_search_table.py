@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Any
 from equipoise.cli._shared import console, printed_whole
 
 if TYPE_CHECKING:
+    import pandas as pd
     from rich.table import Table
 
     from equipoise.search import FrontierSearch
+
+ADDED = ("dca", "mdca", "mmce", "mmce-w")
+"""Losses whose term has a strength."""
 
 
 def show(finder: FrontierSearch, out: Path) -> None:
@@ -21,7 +25,7 @@ def show(finder: FrontierSearch, out: Path) -> None:
     printed_whole(screen, _frontier(finder))
     groups = len(finder.groups_) > 1
     rho = f", rho {choice['weights']}" if choice["loss"] != "ce" else ""
-    lam = f", lam {choice['lam']:g}" if choice["loss"] not in ("ce", "ls", "fl", "flsd") else ""
+    lam = f", lam {choice['lam']:g}" if choice["loss"] in ADDED else ""
     lines = [f"Chosen: {choice['loss']}{rho}{lam}, calibrate {choice['calibrate']}."]
     names = {"pe": "PE", "ece": "ECE", "accuracy": "accuracy", "log_loss": "log-loss"}
     figures = [
@@ -30,19 +34,40 @@ def show(finder: FrontierSearch, out: Path) -> None:
         if (groups or metric != "pe") and math.isfinite(choice[f"test_{metric}"])
     ]
     if figures:
-        lines.append("On held-out rows that did not choose it: " + ", ".join(figures) + ".")
-    others = choice["within_limits"] - 1
-    lines.append(
-        f"How sure: of the {others} other candidates within the limits of accuracy and log-loss, "
-        f"{choice['rivals']} {'is' if choice['rivals'] == 1 else 'are'} not clearly worse."
-    )
+        lines.append(
+            "What the search chooses without the rows that are measured: "
+            + ", ".join(figures)
+            + "."
+        )
+    if not _on_frontier(finder):
+        lines.append(
+            "It is not on the frontier above, which knows no limit of log-loss (--log-loss-slack)."
+        )
+    others, rivals = choice["within_limits"] - 1, choice["rivals"]
+    if others > 0:
+        lines.append(
+            f"How sure: within the limits of accuracy and log-loss are {others} other candidates, "
+            f"and {rivals} of them {'is' if rivals == 1 else 'are'} not clearly worse."
+        )
     if choice.get("confidence") is not None:
-        lines[-1] += (
-            " Probability that the losses are better than cross-entropy given as many runs: "
+        lines.append(
+            "Probability that the losses are better than cross-entropy given as many runs: "
             f"{choice['confidence']:.0%}."
         )
     for line in (*lines, finder.verdict_, f"Model, frontier and results: {out}"):
         screen.print(line, markup=False, soft_wrap=not screen.is_terminal)
+
+
+def _on_frontier(finder: FrontierSearch) -> bool:
+    names, choice = ("loss", "weights", "lam", "calibrate"), finder.choice_
+    rows = _rows(finder)[list(names)].to_dict("records")
+    return {name: choice[name] for name in names} in rows
+
+
+def _rows(finder: FrontierSearch) -> pd.DataFrame:
+    """Return the frontier without those that only their own luck put there."""
+    rows = finder.frontier_
+    return rows[rows["frequency"] > 0] if rows["frequency"].max() > 0 else rows
 
 
 def _frontier(finder: FrontierSearch) -> Table:
@@ -70,11 +95,9 @@ def _frontier(finder: FrontierSearch) -> Table:
         del metrics["pe"]
     for name in metrics.values():
         table.add_column(name, justify="right")
-    rows = finder.frontier_
-    if rows["frequency"].max() > 0:  # without those that only their own luck put there
-        rows = rows[rows["frequency"] > 0]
-    for row in rows.to_dict("records"):
-        cells = [row["loss"], row["weights"], f"{row['lam']:g}", row["calibrate"]]
+    for row in _rows(finder).to_dict("records"):
+        lam = f"{row['lam']:g}" if row["loss"] in ADDED else "-"
+        cells = [row["loss"], row["weights"], lam, row["calibrate"]]
         table.add_row(*(escape(c) for c in cells), *(escape(_span(row, m)) for m in metrics))
     return table
 

@@ -213,6 +213,10 @@ def fit_encoder(
         table.check(name)
     if label in group:
         raise ValueError(f"column {label!r} cannot be both label and group")
+    for name in drop:
+        if name in (label, *group):
+            what = "label" if name == label else "group"
+            raise ValueError(f"column {name!r} is the {what}, so it cannot be left out")
 
     for name in group:
         what = f"group {name!r}"

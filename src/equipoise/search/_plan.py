@@ -62,10 +62,7 @@ def trials_of(
     *,
     control: bool,
 ) -> list[Trial]:
-    """Return all configurations: candidates in random order, each followed by a control.
-
-    So a search that is stopped has tried some of every loss, and as many runs of cross-entropy.
-    """
+    """Return all configurations: candidates in random order, and a control before each."""
     rhos = _rhos(rho, groups, share)
     found = []
     for name in names:
@@ -112,17 +109,18 @@ def cuts_of(rows: FitRows, group: Ints, cv: Any, n_seeds: int, seed: int) -> lis
     others, or there is one, each fold is halved: choices for one half are made on the other.
     """
     y, n_classes = rows.codes, len(rows.classes)
-    cells, folds = group * n_classes + y, []
+    cells = group * n_classes + y
+    folds: list[tuple[Ints, Ints]] = []
     if cv is None:
         for division in range(-(-n_seeds // FOLDS) if len(y) >= 2 * FOLDS else 0):
             order = shuffled(len(y), seed + division, cells)
-            folds += [np.sort(fold) for fold in np.array_split(order, FOLDS)]
+            parts = [np.sort(fold) for fold in np.array_split(order, FOLDS)]
+            folds += [(np.setdiff1d(order, fold), fold) for fold in parts]
         folds = folds[:n_seeds]
     else:
-        folds = [held for _, held in check_cv(cv, y, classifier=True).split(rows.X, y)]
+        folds = list(check_cv(cv, y, classifier=True).split(rows.X, y))
     cuts = []
-    for s, fold in enumerate(folds):
-        rest = np.setdiff1d(np.arange(len(y)), fold)
+    for s, (rest, fold) in enumerate(folds):
         order = rest[shuffled(len(rest), seed + s, cells[rest])]
         val, train = np.split(order, [max(1, len(rest) // VALIDATION)])
         cuts.append(Cut(np.sort(train), np.sort(val), (np.sort(fold),)))
@@ -172,8 +170,8 @@ def check_cuts(
             if len(absent):
                 raise ValueError(
                     f"group {groups[absent[0]]!r} ({count[absent[0]]:,} of {len(group):,} rows) "
-                    f"has no row in a {what} part of a split; merge it with another group, or pool "
-                    "small groups and raise min_group_size"
+                    f"has no row in a {what} part of a split; merge it with another group, or "
+                    "leave its rows out"
                 )
         labels = rows.codes[cut.train[group[cut.train] == reference]]
         lacking = np.setdiff1d(np.arange(len(rows.classes)), labels)

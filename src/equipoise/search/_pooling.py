@@ -35,8 +35,10 @@ def pooled_groups(
     if policy == "error":
         raise ValueError(f"{problem}; merge them, or pass small_groups='pool' or 'keep'")
     pooled = len(small) > 1
+    alone = len(small) == len(groups)
     warnings.warn(
         f"{problem}; they are pooled into one"
+        + (", the only one: PE is not measured, and the ECE decides" if alone else "")
         if pooled
         else f"{problem}; its figures rest on few rows, and its temperature is shrunk towards the "
         "common one",

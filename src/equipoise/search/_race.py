@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +13,14 @@ from equipoise.metrics import pareto_mask
 from equipoise.search._choice import within_slack
 from equipoise.search._part import MEASURED, SearchData, SearchPart, Settings
 from equipoise.search._plan import Trial, disjoint_parts, half, stages_of
-from equipoise.search._results import Tradeoffs
+from equipoise.search._results import Limits, Tradeoffs
 from equipoise.sweep import PartFolder, Work
-from equipoise.training import CHUNK, Config
+from equipoise.training import Config
 
 Floats = NDArray[np.float64]
+
+PART = 24
+"""Runs of a part at most; they train together."""
 
 
 @dataclasses.dataclass
@@ -33,7 +35,7 @@ class Race:
     settings: Settings
     trials: list[Trial]
     learning_rate: float
-    slack: float
+    limits: Limits
     halving: bool
 
     def __post_init__(self) -> None:
@@ -66,13 +68,13 @@ class Race:
         """Return the parts of a split: controls and candidates in turn, a loss beside itself.
 
         The profile of a part with all losses mixed: half of the time went into calls of losses, one
-        for each kind; controls alone need one. A search that is stopped has no fewer controls.
+        for each kind; controls alone need one.
         """
         controls = [i for i in alive if self.trials[i].control is not None]
         others = [i for i in alive if self.trials[i].control is None]
         others.sort(key=lambda i: (self.trials[i].loss, self.trials[i].rho is None))
         sides = [
-            np.array_split(np.array(own), -(-len(own) // CHUNK)) if own else []
+            np.array_split(np.array(own), -(-len(own) // PART)) if own else []
             for own in (controls, others)
         ]
         chunks = itertools.chain.from_iterable(itertools.zip_longest(*sides))
@@ -100,7 +102,7 @@ class Race:
         the best of as many runs as that of the other.
         """
         found = self.tradeoffs()
-        depth = frontier_depth(found, self.slack)[list(alive)]
+        depth = frontier_depth(found, self.limits)[list(alive)]
         kept: list[int] = []
         for control in (False, True):
             own = [
@@ -135,9 +137,10 @@ class Race:
             splits, trials = parts[0].tolist(), [self.trials[i] for i in done]
             columns = {name: values[:, done] for name, values in columns.items()}
         cuts = self.data.cuts
-        ratio = float(np.mean([len(p) / len(c.train) for c in cuts for p in c.held_out]))
-        ways = self.settings.calibrate
-        return Tradeoffs(trials, columns, ways, splits, disjoint_parts(cuts), ratio)
+        ratio = float(np.mean([sum(map(len, c.held_out)) / len(c.train) for c in cuts]))
+        trainings = [i for i, cut in enumerate(cuts) for _ in cut.held_out]
+        ways, apart = self.settings.calibrate, disjoint_parts(cuts)
+        return Tradeoffs(trials, columns, ways, splits, apart, trainings, ratio)
 
     def finished(self) -> tuple[int, int]:
         """Return the number of finished runs, and of all in the stages so far."""
@@ -169,37 +172,39 @@ class Race:
         return columns
 
 
-def frontier_depth(found: Tradeoffs, slack: float) -> Floats:
-    """Return how far each trial is from the frontier, (trial, 2): lower is nearer.
+def frontier_depth(found: Tradeoffs, limits: Limits) -> Floats:
+    """Return how far each trial is from a frontier, (trial, 2): lower is nearer.
 
     First, the number of its best candidate's front: the frontier of PE and ECE is 0, that of what
-    is left without it 1, and so on; those outside the accuracy slack come last. Second, the sum of
-    their ranks.
+    is left without it 1, and so on; those outside the limits come last. The fronts are those within
+    the accuracy slack, which are shown, and those within both limits, which are chosen from: the
+    lower number counts. Second, the sum of the ranks of PE and ECE.
     """
-    pe, ece, accuracy = (
-        _means(found, metric) for metric in ("pe", "ece", "accuracy")
+    pe, ece, accuracy, log_loss = (
+        found.columns[metric][found.splits].mean(axis=0)
+        for metric in ("pe", "ece", "accuracy", "log_loss")
     )  # (trial, calibration)
-    if np.isnan(pe).all():
+    if not np.isfinite(pe).any():
         pe = np.zeros_like(pe)
     points = np.stack([pe.ravel(), ece.ravel()], axis=-1)
-    points[~within_slack(accuracy.ravel(), slack)] = np.nan
-    depth, front = np.full(len(points), np.inf), 0
-    left = points.copy()
-    while True:
+    accurate = within_slack(accuracy.ravel(), limits.accuracy)
+    least = np.nanmin(np.where(accurate, log_loss.ravel(), np.nan), initial=np.inf)
+    allowed = accurate & (log_loss.ravel() <= least + limits.log_loss)
+    depth = np.minimum(_fronts(points, accurate), _fronts(points, allowed))
+    rank = np.argsort(np.argsort(points, axis=0), axis=0).sum(axis=1)
+    rank = np.where(np.isfinite(depth), rank, 2 * len(points) - accuracy.ravel())
+    place = np.empty(len(points))
+    place[np.lexsort((rank, depth))] = np.arange(len(points))
+    first, rows = place.reshape(pe.shape).argmin(axis=1), np.arange(len(pe))
+    return np.stack([v.reshape(pe.shape)[rows, first] for v in (depth, rank)], axis=-1)
+
+
+def _fronts(points: Floats, among: NDArray[np.bool_]) -> Floats:
+    """Return the number of each point's front among some points; infinite for the others."""
+    left, depth = np.where(among[:, None], points, np.nan), np.full(len(points), np.inf)
+    for front in range(len(points)):
         on = pareto_mask(left)
         if not on.any():
             break
         depth[on], left[on] = front, np.nan
-        front += 1
-    rank = np.argsort(np.argsort(points, axis=0), axis=0).sum(axis=1)
-    rank = np.where(np.isfinite(depth), rank, 2 * len(points) - accuracy.ravel())
-    best = np.lexsort((rank, depth)).reshape(-1)
-    place = np.empty(len(points))
-    place[best] = np.arange(len(points))
-    first = place.reshape(pe.shape).argmin(axis=1)
-    rows = np.arange(len(pe))
-    return np.stack([depth.reshape(pe.shape)[rows, first], rank.reshape(pe.shape)[rows, first]], -1)
-
-
-def _means(found: Tradeoffs, metric: str) -> Any:
-    return found.columns[metric][found.splits].mean(axis=0)
+    return depth

@@ -55,6 +55,15 @@ class Candidates:
 
 
 @dataclasses.dataclass(frozen=True)
+class Duel:
+    """The objective of two sides, (training split,), and the losses chosen for the first."""
+
+    ours: Floats
+    theirs: Floats
+    losses: list[str]
+
+
+@dataclasses.dataclass(frozen=True)
 class Tradeoffs:
     """The finished trials and their metrics.
 
@@ -70,8 +79,10 @@ class Tradeoffs:
         The held-out parts that all trials still in the race were measured on.
     apart
         For each held-out part, those that share no row with it.
+    trainings
+        For each held-out part, the number of its training split: halves of a fold share one.
     ratio
-        Held-out rows over training rows.
+        Held-out rows of a training split over its training rows.
     """
 
     trials: list[Trial]
@@ -79,6 +90,7 @@ class Tradeoffs:
     calibrate: tuple[str | None, ...]
     splits: list[int]
     apart: list[list[int]]
+    trainings: list[int]
     ratio: float
 
     # --- candidates ---
@@ -141,7 +153,7 @@ class Tradeoffs:
             values = self.values(metric, found, splits)
             if metric == "pe" and np.isnan(values).all():  # without groups there is no PE
                 values = np.zeros_like(values)
-            table[f"val_{metric}"] = shrunk_means(values, found.cells, self.ratio)
+            table[f"val_{metric}"] = shrunk_means(values, found.cells)
             if metric in ("accuracy", "log_loss"):  # for the limits
                 table[f"mean_{metric}"] = values.mean(axis=0)
         return table
@@ -178,12 +190,19 @@ class Tradeoffs:
             return balanced_score(pe, ece, *units)
         return np.asarray(pe if objective == "pe" else ece, np.float64)
 
-    def allowed(self, table: dict[str, NDArray[Any]], limits: Limits) -> Mask:
-        """Return which candidates lose no more accuracy and log-loss than the limits allow."""
+    def allowed(
+        self, table: dict[str, NDArray[Any]], limits: Limits, among: Mask | None = None
+    ) -> Mask:
+        """Return which candidates lose no more accuracy and log-loss than the limits allow.
+
+        They are compared with the best of all, or of those in `among`.
+        """
         # the worse of the mean and the shrunk mean: neither luck nor its cell lets a candidate in
         accuracy = np.fmin(table["val_accuracy"], table["mean_accuracy"])
         log_loss = np.fmax(table["val_log_loss"], table["mean_log_loss"])
         finite = np.isfinite(table["val_ece"]) & np.isfinite(table["val_log_loss"])
+        if among is not None:
+            finite &= among
         if not finite.any():
             raise ValueError(
                 "nothing to choose: no configuration has finite figures on every split; lower the "
@@ -204,9 +223,8 @@ class Tradeoffs:
         allowed = self.allowed(table, limits)
         if among is not None:
             allowed &= among
-            if not allowed.any():  # of those asked for, the closest to the limits
-                least = np.where(among, table["val_log_loss"], np.nan)
-                allowed = among & (table["val_log_loss"] <= np.nanmin(least))
+            if not allowed.any():  # against the best of those asked for
+                allowed = self.allowed(table, limits, among)
         score = np.where(allowed, self.scores(table, objective, allowed), np.nan)
         score[~np.isfinite(score)] = np.inf
         if not np.isfinite(score).any():
@@ -234,7 +252,8 @@ class Tradeoffs:
         if np.isnan(self.columns["pe"]).all():
             row["val_pe"] = float("nan")
         row["epoch"] = round(float(np.nanmedian(epochs)))
-        row["within_limits"] = int(self.allowed(table, limits).sum())
+        allowed = self.allowed(table, limits)
+        row["within"], row["within_limits"] = bool(allowed[at]), int(allowed.sum())
         row["rivals"] = self._rivals(found, table, objective, limits, at)
         return row
 
@@ -251,7 +270,7 @@ class Tradeoffs:
         scores = self.split_scores(found, objective, self.splits)
         number = 0
         for i in np.flatnonzero(allowed):
-            span = mean_interval(scores[:, i] - scores[:, at], self.ratio)
+            span = self.interval(scores[:, i] - scores[:, at], self.splits)
             number += int(i != at and (span is None or span[0] <= 0.0))
         return number
 
@@ -270,6 +289,17 @@ class Tradeoffs:
 
     # --- nested figures ---
 
+    def per_training(self, values: Floats, splits: Splits) -> Floats:
+        """Return the mean of the values (split,) of each training split."""
+        own = np.array([self.trainings[s] for s in splits])
+        return np.array([values[own == t].mean() for t in np.unique(own)])
+
+    def interval(
+        self, values: Floats, splits: Splits, number: int | None = None
+    ) -> tuple[float, float] | None:
+        """Return the interval of a mean over splits; halves of a fold are one value."""
+        return mean_interval(self.per_training(values, splits), self.ratio, number)
+
     def nested(self) -> list[tuple[int, list[int]]]:
         """Return each split with those that its choice is made on; they share no row with it."""
         pairs = [(s, [t for t in self.splits if t in self.apart[s]]) for s in self.splits]
@@ -287,16 +317,33 @@ class Tradeoffs:
 
     def duel(
         self, objective: Objective, limits: Limits, sides: tuple[Mask, Mask], found: Candidates
-    ) -> tuple[Floats, Floats]:
-        """Return the objective of the best of two sides on each split, chosen on the others."""
+    ) -> Duel | None:
+        """Compare the best of two sides on each split, chosen on the others.
+
+        None where a side has nothing within the limits on most splits, or nothing finite.
+        """
         scores: tuple[list[float], list[float]] = ([], [])
-        for s, others in self.nested():
+        losses: list[str] = []
+        inside = [0, 0]
+        nested = self.nested()
+        for s, others in nested:
             table = self.table(found, others)
-            for side, own in zip(sides, scores, strict=True):
-                at = self.best(table, objective, limits, side)
+            allowed = self.allowed(table, limits)
+            for i, side in enumerate(sides):
+                try:
+                    at = self.best(table, objective, limits, side)
+                except ValueError:
+                    return None
+                inside[i] += bool((allowed & side).any())
                 one = found.chosen(np.arange(len(found.way)) == at)
-                own.append(float(self.split_scores(one, objective, [s])[0, 0]))
-        return np.array(scores[0]), np.array(scores[1])
+                scores[i].append(float(self.split_scores(one, objective, [s])[0, 0]))
+                if i == 0:
+                    losses.append(self.trials[one.trials[0][0]].loss)
+        if 2 * min(inside) < len(nested):
+            return None
+        parts = [s for s, _ in nested]
+        ours, theirs = (self.per_training(np.array(own), parts) for own in scores)
+        return Duel(ours, theirs, losses)
 
     # --- frontier ---
 
@@ -330,10 +377,12 @@ class Tradeoffs:
                 if len(own):
                     mean = own.mean()
                     # the spread is that of all splits: some are few to estimate it from
-                    span = mean_interval(every, self.ratio, len(own))
+                    parts = [s for s, _ in nested]
+                    number = len({self.trainings[s] for s in np.array(parts)[there[:, at]]})
+                    span = self.interval(every, parts, number)
                     if span is not None:
-                        low, high = np.array(span) - every.mean() + mean
-                rows.append((mean, max(low, 0.0), high))
+                        low, high = np.array(span) - np.mean(span) + mean
+                rows.append((mean, *clipped(metric, low, high)))
             figures = np.array(rows, np.float64).reshape(-1, 3)
             for name, column in zip(("", "_low", "_high"), figures.T, strict=True):
                 frame[f"test_{metric}{name}"] = column
@@ -358,6 +407,12 @@ class Tradeoffs:
 
 def _row(table: dict[str, NDArray[Any]], at: int) -> dict[str, Any]:
     return {k: v[at].item() if isinstance(v[at], np.generic) else v[at] for k, v in table.items()}
+
+
+def clipped(metric: str, low: float, high: float) -> tuple[float, float]:
+    """Return an interval within what a metric can be; nan stays nan."""
+    most = 1.0 if metric in ("accuracy", "ece") else np.inf
+    return float(np.maximum(low, 0.0)), float(np.minimum(high, most))
 
 
 def _number(value: Any) -> float:

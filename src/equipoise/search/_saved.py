@@ -22,6 +22,7 @@ def results_to_file(found: Tradeoffs) -> tuple[dict[str, Any], dict[str, NDArray
         "calibrations": list(found.calibrate),
         "splits": found.splits,
         "apart": found.apart,
+        "trainings": found.trainings,
         "ratio": found.ratio,
     }
     return about, {f"results.{name}": values for name, values in found.columns.items()}
@@ -35,8 +36,8 @@ def results_from_file(about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any
     shape = (len(about["apart"]), len(trials), len(calibrate))
     if any(values.shape != shape for values in columns.values()):
         raise ValueError("its results do not fit its configurations")
-    apart, ratio = about["apart"], float(about["ratio"])
-    return Tradeoffs(trials, columns, calibrate, about["splits"], apart, ratio)
+    lists = about["splits"], about["apart"], about["trainings"]
+    return Tradeoffs(trials, columns, calibrate, *lists, float(about["ratio"]))
 
 
 def flat(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,12 +23,11 @@ from equipoise._files import write_model
 from equipoise._inputs import decode, from_plain, shown, to_plain
 from equipoise.calibration import Shrinkage
 from equipoise.search._choice import check_objective, within_slack
-from equipoise.search._interval import mean_interval
 from equipoise.search._part import FORMAT, SearchData, Settings
 from equipoise.search._plan import Trial, check_cuts, cuts_of, trials_of
 from equipoise.search._pooling import POOLED, pooled_groups, unpool
-from equipoise.search._race import Race
-from equipoise.search._results import Limits, Objective, Tradeoffs
+from equipoise.search._race import PART, Race
+from equipoise.search._results import Limits, Objective, Tradeoffs, clipped
 from equipoise.search._saved import flat, nested, results_from_file, results_to_file
 from equipoise.search._verdict import verdict
 from equipoise.sweep import PartFolder, check_engine, run_stages
@@ -93,8 +92,8 @@ class FrontierSearch(GroupEstimator):
     cv
         Folds instead: a number or a scikit-learn splitter.
     max_epochs, patience, hidden_layer_sizes, learning_rate, batch_size
-        As in `GroupwiseMLPClassifier`; the epoch with the least validation log-loss, averaged with
-        its two neighbours, is kept.
+        As in `GroupwiseMLPClassifier`; of each run the epoch with the least validation log-loss,
+        averaged with its two neighbours, is measured.
     min_group_size, small_groups
         Groups with fewer rows are small: "pool" merges them into one, with a warning (a single
         small group stays as it is); "keep"; or "error".
@@ -106,7 +105,8 @@ class FrontierSearch(GroupEstimator):
     refit
         Whether `fit` ends with the model of the default choice, trained on all rows.
     time_limit
-        Seconds after which the search stops, keeping the finished runs.
+        Seconds after which no more runs are made; finished runs are kept. The model is trained
+        after that.
     folder
         Folder for finished runs. A search that was stopped or killed goes on from there when it is
         repeated. By default runs are kept in memory only.
@@ -319,7 +319,8 @@ class FrontierSearch(GroupEstimator):
         return self.objective if callable(self.objective) or len(self.groups_) > 1 else "ece"
 
     def _limits(self, slack: float | None = None) -> Limits:
-        return Limits(self.slack if slack is None else slack, self.log_loss_slack)
+        own = self.slack if slack is None else slack
+        return Limits(float(own), float(self.log_loss_slack))
 
     def _first_seed(self) -> int:
         """Return a seed; without `random_state` that of the search that the folder holds."""
@@ -363,8 +364,13 @@ class FrontierSearch(GroupEstimator):
                 "learning_rate": float(self.learning_rate),
                 "splits": len(data.cuts),
                 "halving": bool(self.halving),
-                # which configurations are dropped depends on it
-                **({"slack": float(self.slack)} if self.halving else {}),
+                "part": PART,
+                # which configurations are dropped depends on them
+                **(
+                    {"slack": float(self.slack), "log_loss_slack": float(self.log_loss_slack)}
+                    if self.halving
+                    else {}
+                ),
                 **dataclasses.asdict(settings),
             },
             "data": data.fingerprint,
@@ -378,8 +384,8 @@ class FrontierSearch(GroupEstimator):
             if folder is None:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="equipoise-"))
             store = PartFolder(folder, "search", json.loads(json.dumps(about)))
-            rate, slack = float(self.learning_rate), float(self.slack)
-            race = Race(store, data, settings, trials, rate, slack, self.halving)
+            rate, limits = float(self.learning_rate), self._limits()
+            race = Race(store, data, settings, trials, rate, limits, self.halving)
             bar = Bar(self.progress, race.runs(), race.runs(), "searching")
             try:
                 with quiet_calibration():
@@ -450,9 +456,10 @@ class FrontierSearch(GroupEstimator):
         found = self._tradeoffs()
         objective = objective if callable(objective) or len(self.groups_) > 1 else "ece"
         row = found.choice(objective, limits)
+        parts = [s for s, _ in found.nested()]
         for metric, values in found.figures(objective, limits).items():
             row[f"test_{metric}"] = float(values.mean()) if len(values) else np.nan
-            low, high = mean_interval(values, found.ratio) or (np.nan, np.nan)
+            low, high = clipped(metric, *(found.interval(values, parts) or (np.nan, np.nan)))
             row[f"test_{metric}_low"], row[f"test_{metric}_high"] = low, high
         return row
 
@@ -524,6 +531,13 @@ class FrontierSearch(GroupEstimator):
             row = dict(self.choice_)
         else:
             row = tradeoffs.choice(wanted, self._limits(slack), loss)
+            if not row["within"]:
+                warnings.warn(
+                    f"no candidate of loss {loss!r} is within the limits of accuracy and log-loss; "
+                    "the choice is made within the limits of its own best",
+                    UserWarning,
+                    stacklevel=2,
+                )
         # the name of the pool may be of another type than the others, which cannot be sorted then
         names = range(len(self.groups_)) if self.pooled_ else self.groups_
         weights = row["rho"] and dict(zip(names, row["rho"], strict=True))

@@ -24,59 +24,85 @@ def verdict(
     cross-entropy as it is. The best are chosen on other rows than they are compared on.
     """
     loss, calibrate = choice["loss"], choice["calibrate"]
-    each, pooled = found.candidates(pool=False), found.candidates(pool=True)
     numbers: dict[str, Any] = {"loss": loss, "calibrate": calibrate, "rivals": choice["rivals"]}
     if not found.controls.any():
         return "Cross-entropy was not run (control=False), so nothing is compared with it.", numbers
-    if len(found.nested()) < 2:
+    nested = found.nested()
+    if len({found.trainings[s] for s, _ in nested}) < 2:
         return (
-            "Too little was finished to compare: choices and figures need separate splits.",
+            "Nothing is compared: that needs choices and figures on separate rows of two or more "
+            "training splits (n_seeds).",
             numbers,
         )
+    each, pooled = found.candidates(pool=False), found.candidates(pool=True)
     control = found.controls[[t[0] for t in each.trials]]
-    runs = len({int(t[0]) for t, own in zip(each.trials, control, strict=True) if own})
+    runs = [
+        len({int(each.trials[i][0]) for i in np.flatnonzero(own)}) for own in (~control, control)
+    ]
     losses = _duel(found, objective, limits, (~control, control), each)
     plain = np.array([found.calibrate[w] is None for w in pooled.way])
     ce = found.controls[[t[0] for t in pooled.trials]]
     repairs = _duel(found, objective, limits, (ce & ~plain, ce & plain), pooled)
     what = "score" if callable(objective) else NAMES[str(objective)]
-    numbers |= (losses or {}) | {"runs": runs, "repair": repairs}
-    if losses and loss != BASELINE and losses["interval"][0] > 0:
-        return f"{loss} beats cross-entropy given as many runs: {_said(what, losses)}.", numbers
-    none = "No loss beats cross-entropy given as many runs"
+    numbers |= (losses or {}) | {"runs": runs[1], "repair": repairs}
+    given = "given as many runs" if runs[0] == runs[1] else f"given {runs[1]} runs, not {runs[0]}"
+    if losses and losses["interval"][0] > 0:
+        name = loss if loss != BASELINE else max(losses["chosen"], key=losses["chosen"].get)
+        return f"{name} beats cross-entropy {given}: {_said(what, losses)}.", numbers
+    said = []
     if losses:
-        none += f" ({_said(what, losses)})"
+        said.append(f"No loss is shown to beat cross-entropy {given} ({_said(what, losses)}).")
+    elif runs[0]:
+        said.append(
+            "No loss is compared with cross-entropy: one of both has nothing within the limits of "
+            "accuracy and log-loss, or no finite score."
+        )
+    else:
+        said.append("No loss but cross-entropy was tried.")
     if repairs and repairs["interval"][0] > 0:
-        return f"{none}. Calibration after training helps: {_said(what, repairs)}.", numbers
+        said.append(f"Calibration after training helps: {_said(what, repairs)}.")
+        return " ".join(said), numbers
     if repairs:
-        none += f", and no calibration after training improves it ({_said(what, repairs)})"
-    return f"Nothing to gain is shown. {none}.", numbers
+        said.append(
+            f"No calibration after training is shown to improve it ({_said(what, repairs)})."
+        )
+    if losses or repairs:
+        said.insert(0, "Nothing to gain is shown.")
+    return " ".join(said), numbers
 
 
 def _duel(
     found: Tradeoffs, objective: Objective, limits: Limits, sides: Any, among: Candidates
 ) -> dict[str, Any] | None:
-    """Return the numbers of a comparison; None where a side has nothing, or nothing finite."""
+    """Return the numbers of a comparison; None where it cannot be made."""
     if not (sides[0].any() and sides[1].any()):
         return None
-    ours, theirs = found.duel(objective, limits, sides, among)
-    span = mean_interval(theirs - ours, found.ratio)
+    duel = found.duel(objective, limits, sides, among)
+    if duel is None:
+        return None
+    gain = duel.theirs - duel.ours
+    span = mean_interval(gain, found.ratio)
     if span is None:
         return None
     return {
-        "score": float(ours.mean()),
-        "control_score": float(theirs.mean()),
-        "difference": float((theirs - ours).mean()),
+        "score": float(duel.ours.mean()),
+        "control_score": float(duel.theirs.mean()),
+        "difference": float(gain.mean()),
         "interval": span,
-        "confidence": confidence(theirs - ours, found.ratio),
-        "splits": len(ours),
+        "confidence": confidence(gain, found.ratio),
+        "splits": len(gain),
+        "chosen": {name: duel.losses.count(name) for name in sorted(set(duel.losses))},
     }
 
 
 def _said(what: str, numbers: dict[str, Any]) -> str:
     low, high = numbers["interval"]
+    chosen = numbers["chosen"]
+    which = ""
+    if len(chosen) > 1:
+        which = f", of {', '.join(f'{name} ({n} times)' for name, n in chosen.items())}"
     return (
-        f"{what} {numbers['score']:.3f} against {numbers['control_score']:.3f} on held-out rows, "
-        f"difference {numbers['difference']:.3f}, 95% interval [{low:.3f}, {high:.3f}] over "
-        f"{numbers['splits']} splits; lower is better"
+        f"{what} {numbers['score']:.3f} against {numbers['control_score']:.3f}, lower being "
+        f"better, on held-out rows{which}; gain {numbers['difference']:.3f}, 95% interval "
+        f"[{low:.3f}, {high:.3f}] over {numbers['splits']} splits"
     )

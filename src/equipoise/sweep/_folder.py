@@ -76,7 +76,8 @@ class PartFolder:
                 f"{about['format']})"
             )
         elif different:
-            holds = f"another {kind} (its {', '.join(different)} differ)"
+            verb = "differs" if len(different) == 1 else "differ"
+            holds = f"another {kind} (its {', '.join(different)} {verb})"
         elif changed:
             holds = f"runs with another loss of the name {changed[0]!r}"
         elif data != about["data"]:
