@@ -119,7 +119,9 @@ def said(search: FrontierSearch) -> str:
     text = search.verdict_
     if " beats cross-entropy" in text.partition(":")[0] and not text.startswith("No"):
         return "beats"
-    return "nothing" if text.startswith("Nothing to gain") else "calibration"
+    if text.startswith("Nothing to gain"):
+        return "nothing"
+    return "calibration" if "Calibration after training helps" in text else "not compared"
 
 
 def choice_of(search: FrontierSearch) -> str:

@@ -466,7 +466,7 @@ def test_a_folder_keeps_the_seed_and_refuses_another_search(tmp_path):
     first = FrontierSearch(**options).fit(X, y, sensitive_features=a)
     again = FrontierSearch(**options).fit(X, y, sensitive_features=a)
     pd.testing.assert_frame_equal(first.results_, again.results_)
-    with pytest.raises(ValueError, match=r"holds another search \(its max_epochs differs\)"):
+    with pytest.raises(ValueError, match=r"holds another search \(its max_epochs differ\)"):
         FrontierSearch(**{**options, "max_epochs": 4}).fit(X, y, sensitive_features=a)
     with pytest.raises(ValueError, match="holds runs on other data"):
         FrontierSearch(**options).fit(2 * X, y, sensitive_features=a)

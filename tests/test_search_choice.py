@@ -380,7 +380,7 @@ def test_what_cannot_be_compared_is_said():
 
 
 def test_words_agree_with_the_interval_whatever_was_chosen():
-    """Losses with a better PE that are outside the limits are not compared, nor said to lose."""
+    """Losses with a better PE that cost too much are said to cost too much, not to lose."""
 
     def values(rng, shape):
         pe = 1.0 + 0.01 * rng.normal(size=shape)
@@ -393,8 +393,9 @@ def test_words_agree_with_the_interval_whatever_was_chosen():
     tight = Limits(0.05, 0.002)
     text, numbers = verdict(found, "pe", tight, found.choice("pe", tight))
     assert numbers["loss"] == "ce"
-    assert "confidence" not in numbers
-    assert "No loss is compared with cross-entropy: one of both has nothing within" in text
+    assert numbers["costly"]
+    assert "No loss stays within the limits: the best costs 0.050 of log-loss" in text
+    assert " beats " not in text
     text, numbers = verdict(found, "pe", WIDE, found.choice("pe", WIDE))
     assert " beats cross-entropy given as many runs: " in text
     assert sum(numbers["chosen"].values()) == 10

@@ -200,7 +200,7 @@ def test_two_processes_begin_two_sweeps_in_one_folder(tmp_path):
         pipe.send("go")
     answers = sorted(end(*both) for both in pair)
     assert answers[0] == ""
-    assert "holds another sweep (its max_epochs differs)" in answers[1]
+    assert "holds another sweep (its max_epochs differ)" in answers[1]
 
 
 def test_ctrl_c(few, tmp_path):

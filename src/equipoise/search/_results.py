@@ -56,11 +56,13 @@ class Candidates:
 
 @dataclasses.dataclass(frozen=True)
 class Duel:
-    """The objective of two sides, (training split,), and the losses chosen for the first."""
+    """Objectives of two sides, (training split,), and what the first costs against the other."""
 
     ours: Floats
     theirs: Floats
-    losses: list[str]
+    log_loss: Floats
+    accuracy: Floats
+    losses: list[str]  # chosen for the first side
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,12 +220,17 @@ class Tradeoffs:
         objective: Objective,
         limits: Limits,
         among: Mask | None = None,
+        *,
+        own: bool = False,
     ) -> int:
-        """Return the position of the candidate with the least objective within the limits."""
+        """Return the position of the candidate with the least objective within the limits.
+
+        With `own`, or if none of `among` is within them, they are against the best of `among`.
+        """
         allowed = self.allowed(table, limits)
         if among is not None:
             allowed &= among
-            if not allowed.any():  # against the best of those asked for
+            if own or not allowed.any():
                 allowed = self.allowed(table, limits, among)
         score = np.where(allowed, self.scores(table, objective, allowed), np.nan)
         score[~np.isfinite(score)] = np.inf
@@ -320,30 +327,36 @@ class Tradeoffs:
     ) -> Duel | None:
         """Compare the best of two sides on each split, chosen on the others.
 
-        None where a side has nothing within the limits on most splits, or nothing finite.
+        Each side is chosen within the limits of its own best. None where nothing is finite.
         """
-        scores: tuple[list[float], list[float]] = ([], [])
+        names = ("score", "log_loss", "accuracy")
+        sums: list[dict[str, list[float]]] = [{name: [] for name in names} for _ in sides]
         losses: list[str] = []
-        inside = [0, 0]
         nested = self.nested()
         for s, others in nested:
             table = self.table(found, others)
-            allowed = self.allowed(table, limits)
             for i, side in enumerate(sides):
                 try:
-                    at = self.best(table, objective, limits, side)
+                    at = self.best(table, objective, limits, side, own=True)
                 except ValueError:
                     return None
-                inside[i] += bool((allowed & side).any())
                 one = found.chosen(np.arange(len(found.way)) == at)
-                scores[i].append(float(self.split_scores(one, objective, [s])[0, 0]))
+                sums[i]["score"].append(float(self.split_scores(one, objective, [s])[0, 0]))
+                for metric in ("log_loss", "accuracy"):
+                    sums[i][metric].append(float(self.values(metric, one, [s])[0, 0]))
                 if i == 0:
                     losses.append(self.trials[one.trials[0][0]].loss)
-        if 2 * min(inside) < len(nested):
-            return None
         parts = [s for s, _ in nested]
-        ours, theirs = (self.per_training(np.array(own), parts) for own in scores)
-        return Duel(ours, theirs, losses)
+        ours, theirs = (
+            {k: self.per_training(np.array(v), parts) for k, v in own.items()} for own in sums
+        )
+        return Duel(
+            ours["score"],
+            theirs["score"],
+            ours["log_loss"] - theirs["log_loss"],
+            theirs["accuracy"] - ours["accuracy"],
+            losses,
+        )
 
     # --- frontier ---
 

@@ -47,7 +47,4 @@ def flat(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return what `flat` made plain."""
-    return {
-        k: nested(v) if k == "repair" and v is not None else from_plain(v)
-        for k, v in values.items()
-    }
+    return {k: nested(v) if isinstance(v, dict) else from_plain(v) for k, v in values.items()}

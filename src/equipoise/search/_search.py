@@ -259,7 +259,8 @@ class FrontierSearch(GroupEstimator):
         if len(self.groups_) > 1 and self._objective() != "ece":
             self.verdict_ += f" PE compares with group {shown(self.reference_group_)!r}."
             self.comparison_["reference_group"] = self.reference_group_
-        self.choice_["confidence"] = self.comparison_.get("confidence")
+        costly = self.comparison_.get("costly", False)
+        self.choice_["confidence"] = None if costly else self.comparison_.get("confidence")
         if self.refit:
             self.best_estimator_ = self.select()
         return self

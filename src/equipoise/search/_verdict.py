@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from equipoise.search._choice import BASELINE
 from equipoise.search._interval import confidence, mean_interval
 from equipoise.search._results import Candidates, Limits, Objective, Tradeoffs
+
+Floats = NDArray[np.float64]
 
 NAMES = {"balanced": "balanced score", "pe": "PE", "ece": "ECE"}
 
@@ -21,7 +24,8 @@ def verdict(
     Two comparisons, each by a 95% interval, so that one of them is wrong in at most 5% of searches
     where nothing is to be gained: the best of the losses with the best of as many runs of
     cross-entropy, both with any calibration; and cross-entropy with the best calibration with
-    cross-entropy as it is. The best are chosen on other rows than they are compared on.
+    cross-entropy as it is. The best are chosen on other rows than they are compared on. What costs
+    clearly more accuracy or log-loss than the limits allow is not said to beat anything.
     """
     loss, calibrate = choice["loss"], choice["calibrate"]
     numbers: dict[str, Any] = {"loss": loss, "calibrate": calibrate, "rivals": choice["rivals"]}
@@ -46,20 +50,25 @@ def verdict(
     what = "score" if callable(objective) else NAMES[str(objective)]
     numbers |= (losses or {}) | {"runs": runs[1], "repair": repairs}
     given = "given as many runs" if runs[0] == runs[1] else f"given {runs[1]} runs, not {runs[0]}"
-    if losses and losses["interval"][0] > 0:
+    costly = bool(losses and losses["costly"])
+    if losses and losses["interval"][0] > 0 and not costly:
         name = loss if loss != BASELINE else max(losses["chosen"], key=losses["chosen"].get)
         return f"{name} beats cross-entropy {given}: {_said(what, losses)}.", numbers
     said = []
-    if losses:
+    if losses and costly:
+        said.append(
+            f"No loss stays within the limits: the best costs {losses['log_loss_cost']:.3f} of "
+            f"log-loss and {losses['accuracy_cost']:.3f} of accuracy."
+        )
+    elif losses:
         said.append(f"No loss is shown to beat cross-entropy {given} ({_said(what, losses)}).")
     elif runs[0]:
         said.append(
-            "No loss is compared with cross-entropy: one of both has nothing within the limits of "
-            "accuracy and log-loss, or no finite score."
+            "No loss is compared with cross-entropy: the score is not finite on some split."
         )
     else:
         said.append("No loss but cross-entropy was tried.")
-    if repairs and repairs["interval"][0] > 0:
+    if repairs and repairs["interval"][0] > 0 and not repairs["costly"]:
         said.append(f"Calibration after training helps: {_said(what, repairs)}.")
         return " ".join(said), numbers
     if repairs:
@@ -90,9 +99,19 @@ def _duel(
         "difference": float(gain.mean()),
         "interval": span,
         "confidence": confidence(gain, found.ratio),
+        "log_loss_cost": float(duel.log_loss.mean()),
+        "accuracy_cost": float(duel.accuracy.mean()),
+        "costly": _above(duel.log_loss, limits.log_loss, found)
+        or _above(duel.accuracy, limits.accuracy, found),
         "splits": len(gain),
         "chosen": {name: duel.losses.count(name) for name in sorted(set(duel.losses))},
     }
+
+
+def _above(costs: Floats, limit: float, found: Tradeoffs) -> bool:
+    """Return whether a cost is clearly above its limit."""
+    span = mean_interval(costs, found.ratio)
+    return span is not None and span[0] > limit
 
 
 def _said(what: str, numbers: dict[str, Any]) -> str:

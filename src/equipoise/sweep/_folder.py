@@ -76,8 +76,7 @@ class PartFolder:
                 f"{about['format']})"
             )
         elif different:
-            verb = "differs" if len(different) == 1 else "differ"
-            holds = f"another {kind} (its {', '.join(different)} {verb})"
+            holds = f"another {kind} (its {', '.join(different)} differ)"
         elif changed:
             holds = f"runs with another loss of the name {changed[0]!r}"
         elif data != about["data"]:
