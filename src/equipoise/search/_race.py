@@ -19,7 +19,7 @@ from equipoise.training import Config
 
 Floats = NDArray[np.float64]
 
-PART = 24
+PART = 32
 """Runs of a part at most; they train together."""
 
 

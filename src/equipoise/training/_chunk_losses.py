@@ -32,12 +32,21 @@ def kind_of(config: Config) -> tuple[str, int]:
 class ChunkLosses:
     """The losses of a chunk: one call for each run of configurations of the same kind.
 
-    The gradient of the cross entropy is written out; autograd differentiates the others.
+    The gradient of the cross entropy is written out; autograd differentiates the others. With
+    `fast=False` autograd differentiates all, in the order of sums that the committed runs of the
+    paper were made with: after hundreds of epochs other rounding is another run.
     """
 
     def __init__(
-        self, configs: Sequence[Config], device: str, dtype: torch.dtype, losses: Mapping[str, Loss]
+        self,
+        configs: Sequence[Config],
+        device: str,
+        dtype: torch.dtype,
+        losses: Mapping[str, Loss],
+        *,
+        fast: bool = True,
     ) -> None:
+        self._fast = fast
         self.silent: Tensor | None = None  # configurations (config,) that get no gradient
         self._plain: list[slice] = []
         self._others: list[tuple[slice, GroupwiseLoss, Tensor]] = []
@@ -45,7 +54,7 @@ class ChunkLosses:
         for (name, weighted), same in itertools.groupby(configs, kind_of):
             some = list(same)
             part, start = slice(start, start + len(some)), start + len(some)
-            if losses[name].term is cross_entropy and not losses[name].grouped:
+            if fast and losses[name].term is cross_entropy and not losses[name].grouped:
                 self._plain.append(part)
                 continue
             rho, weight = None, torch.ones(1, device=device, dtype=dtype)
@@ -60,6 +69,11 @@ class ChunkLosses:
 
     def slope(self, logits: Tensor, rows: RowTensors) -> tuple[Tensor, Tensor]:
         """Return the losses (config,), and their gradients (config, n, class) in the logits."""
+        if not self._fast:
+            values, gradient = self._by_autograd(logits.detach(), rows)
+            if self.silent is not None:
+                gradient = gradient.masked_fill(self.silent[:, None, None], 0.0)
+            return values.double(), gradient
         # the classes before the rows: softmax over a last axis of two takes ten times as long
         z = logits.detach().mT.contiguous()
         if self._others:
@@ -73,9 +87,15 @@ class ChunkLosses:
         return values, gradient.mT
 
     def _by_autograd(self, z: Tensor, rows: RowTensors) -> tuple[Tensor, Tensor]:
-        """Return losses and gradients of z (config, class, n); 0 for the cross entropy."""
+        """Return losses and gradients of z (config, class, n); 0 for what is written out.
+
+        Without `fast`, z is (config, n, class).
+        """
         leaf = z.detach().requires_grad_()
-        logits, log_prob = leaf.mT, leaf.log_softmax(1).mT
+        if self._fast:
+            logits, log_prob = leaf.mT, leaf.log_softmax(1).mT
+        else:
+            logits, log_prob = leaf, leaf.log_softmax(-1)
         # membership for each number of weights; all rows are one group where groups are ignored
         member = {
             n: membership(rows.group, n, z.dtype) if n > 1 else z.new_ones(len(rows.y), 1)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-CHUNK = 24
+CHUNK = 32
 """Configurations per chunk: fewer cost more calls, more fall out of the last cache (at Adult's
 shape a configuration has 0.7 MB of weights, moments and activations, and two chunks train at once).
 """
@@ -242,6 +242,7 @@ def epochs_of(
         device=device,
         dtype=dtype,
         losses=losses,
+        fast=False,
     )
     measure = Measure(split, n_classes, device, dtype, measured, batch_size, reference)
     alive = torch.ones(len(configs), dtype=torch.bool, device=device)
@@ -263,7 +264,8 @@ def epochs_of(
 class StackTrainer:
     """A chunk of configurations in training; they share a learning rate.
 
-    `network` holds their weights. All see the same batches, whose order `split_seed` fixes.
+    `network` holds their weights. All see the same batches, whose order `split_seed` fixes. `fast`
+    is that of `ChunkLosses`.
     """
 
     def __init__(
@@ -279,6 +281,7 @@ class StackTrainer:
         device: str = "cpu",
         dtype: torch.dtype = torch.float32,
         losses: Mapping[str, Loss] = LOSSES,
+        fast: bool = True,
     ) -> None:
         self.rows, self.batch_size = RowTensors(part, device, dtype), batch_size
         sizes = (self.rows.X.shape[1], *hidden_layer_sizes, n_classes)
@@ -286,7 +289,7 @@ class StackTrainer:
         self.network = StackedMLP(sizes, seeds, output_relu=output_relu, dtype=dtype, device=device)
         self._adam = Adam(self.network.parameters(), configs[0].learning_rate)
         self._configs = list(configs)
-        self._losses = partial(ChunkLosses, device=device, dtype=dtype, losses=losses)
+        self._losses = partial(ChunkLosses, device=device, dtype=dtype, losses=losses, fast=fast)
         self._loss = self._losses(self._configs)
         self._shuffle = torch.Generator().manual_seed(int(split_seed))
         self._product = max(a * b for a, b in itertools.pairwise(sizes)) * batch_size

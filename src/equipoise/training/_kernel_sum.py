@@ -41,13 +41,12 @@ def _sums(v: Tensor, r: Tensor, width: float) -> tuple[Tensor, Tensor]:
     # With r sorted, exp(-|r_i - r_j| / w) = exp(-r_i / w) exp(r_j / w) for j before i, so what
     # stands before and after each i are two prefix sums:
     #   before_i = exp(-r_i / w) sum_{r_j < r_i} v_j exp(r_j / w), after_i likewise.
-    # Row i itself and rows of equal r have kernel 1 and stand on either side. But as |.| has
-    # gradient 0 there, they have no part in the gradient of r, for which the prefix sums are read
-    # at the ends of each run of equals.
+    # Rows of equal r have kernel 1 and, as |.| has gradient 0 there, no part in the gradient of r:
+    # the prefix sums are read at the ends of each run of equals, and the run is summed by itself.
     # All in float64: a prefix sum in float32 loses the digits that cancel.
-    ordered, order = r.contiguous().sort(dim=-1)
+    ordered, order = r.double().contiguous().sort(dim=-1)
     value = v.double().gather(-1, order)
-    grow = torch.exp(ordered.double() / width)
+    grow = torch.exp(ordered / width)
     nothing = torch.zeros_like(value[..., :1])
     left = torch.cat([nothing, torch.cumsum(value * grow, dim=-1)], dim=-1)
     right = torch.cat([nothing, torch.cumsum((value / grow).flip(-1), dim=-1)], dim=-1).flip(-1)
@@ -56,8 +55,10 @@ def _sums(v: Tensor, r: Tensor, width: float) -> tuple[Tensor, Tensor]:
     first = torch.where(pad(new, (1, 0), value=True), position, 0).cummax(dim=-1).values
     ends = torch.where(pad(new, (0, 1), value=True), position + 1, n)
     beyond = ends.flip(-1).cummin(dim=-1).values.flip(-1)
-    product = left[..., 1:] / grow + right[..., 1:] * grow
-    slope = (right.gather(-1, beyond) * grow - left.gather(-1, first) / grow) / width
+    before, after = left.gather(-1, first) / grow, right.gather(-1, beyond) * grow
+    plain = torch.cat([nothing, torch.cumsum(value, dim=-1)], dim=-1)
+    run = plain.gather(-1, beyond) - plain.gather(-1, first)
+    product, slope = before + run + after, (after - before) / width
     # every place is written to, so what is scattered into does not matter
     return product.scatter(-1, order, product), slope.scatter(-1, order, slope)
 
