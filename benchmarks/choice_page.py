@@ -91,9 +91,8 @@ def _public(sets: dict[str, list[dict]]) -> str:
         "What was asked for is the balanced score, PE and ECE in units of plain cross-entropy's "
         "(here: of its means on the set), lower being better:",
         "",
-        "| data | default | search | difference | 95% interval | verdicts: loss beats / "
-        "calibration helps / nothing to gain |",
-        "|---|---|---|---|---|---|",
+        "| data | default | search | difference | 95% interval |",
+        "|---|---|---|---|---|",
     ]
     for name, rows in sets.items():
         units = {m: np.mean([r["plain"][m] for r in rows]) for m in ("pe", "ece")}
@@ -102,10 +101,9 @@ def _public(sets: dict[str, list[dict]]) -> str:
             for k in ("search", "default")
         )
         mean, low, high = _paired(ours - theirs)
-        said = [sum(r["said"] == w for r in rows) for w in ("beats", "calibration", "nothing")]
         lines.append(
             f"| {TITLES[name]} | {theirs.mean():.3f} | {ours.mean():.3f} | {mean:+.3f} | "
-            f"{low:+.3f} to {high:+.3f} | {said[0]} / {said[1]} / {said[2]} |"
+            f"{low:+.3f} to {high:+.3f} |"
         )
     return "\n".join(lines)
 
