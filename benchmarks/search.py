@@ -58,11 +58,13 @@ def searched(
 
 def volume(search: FrontierSearch, best: float, corner: tuple[float, float]) -> float:
     """Return the area that the frontier dominates, of plain means within the slack of `best`."""
-    frame = search.results_.set_index(KEYS)
-    last = frame[frame["split"] == frame["split"].max()].index  # those in the race to its end
-    means = frame.loc[last].groupby(level=KEYS, dropna=False)[["pe", "ece", "accuracy"]].mean()
+    frame = search.results_
+    key = frame[KEYS].apply(lambda row: " ".join(map(str, row)), axis=1)
+    last = set(key[frame["split"] == frame["split"].max()])  # those in the race to its end
+    kept = key.isin(last)
+    means = frame[kept].groupby(key[kept])[["pe", "ece", "accuracy"]].mean()
     within = within_slack(means["accuracy"], search.slack, best)
-    return hypervolume(means.loc[within, ["pe", "ece"]].to_numpy(), corner)
+    return hypervolume(means[within][["pe", "ece"]].to_numpy(), corner)
 
 
 def main() -> None:
