@@ -401,6 +401,23 @@ def test_words_agree_with_the_interval_whatever_was_chosen():
     assert sum(numbers["chosen"].values()) == 10
 
 
+def test_a_calibration_that_costs_too_much_is_not_said_to_help():
+    def values(rng, shape):
+        pe = 1.0 + 0.01 * rng.normal(size=shape)
+        pe[..., 1] -= 0.5
+        log_loss = np.full(shape, 0.4)
+        log_loss[..., 1] += 0.05
+        return {"pe": pe, "accuracy": np.full(shape, 0.8), "log_loss": log_loss}
+
+    found = made_up(values=values)
+    tight = Limits(0.05, 0.002)
+    text, numbers = verdict(found, "pe", tight, found.choice("pe", tight))
+    assert numbers["repair"]["interval"][0] > 0
+    assert "No calibration stays within the limits: the best costs 0.050 of log-loss" in text
+    assert "helps" not in text
+    assert "is shown to improve" not in text
+
+
 def test_halves_of_a_fold_are_one_value():
     found = dataclasses.replace(made_up(4), trainings=[s // 2 for s in range(10)])
     values = np.arange(10.0)

@@ -110,8 +110,9 @@ class Tradeoffs:
     def candidates(self, *, pool: bool) -> Candidates:
         """Return every calibration of every trial in the race; `pool` makes the controls one."""
         cells = sorted({(t.loss, t.lam) for t in self.trials})
-        alive, each = np.flatnonzero(self.alive), []
-        each = [np.array([i]) for i in alive if not (pool and self.controls[i])]
+        each = [
+            np.array([i]) for i in np.flatnonzero(self.alive) if not (pool and self.controls[i])
+        ]
         if pool and self.controls.any():
             each.insert(0, np.flatnonzero(self.controls))
         own = [self.trials[t[0]] for t in each]

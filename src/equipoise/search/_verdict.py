@@ -71,7 +71,13 @@ def verdict(
     if repairs and repairs["interval"][0] > 0 and not repairs["costly"]:
         said.append(f"Calibration after training helps: {_said(what, repairs)}.")
         return " ".join(said), numbers
-    if repairs:
+    if repairs and repairs["costly"]:
+        said.append(
+            "No calibration stays within the limits: the best costs "
+            f"{repairs['log_loss_cost']:.3f} of log-loss and {repairs['accuracy_cost']:.3f} of "
+            "accuracy."
+        )
+    elif repairs:
         said.append(
             f"No calibration after training is shown to improve it ({_said(what, repairs)})."
         )
@@ -119,7 +125,7 @@ def _said(what: str, numbers: dict[str, Any]) -> str:
     chosen = numbers["chosen"]
     which = ""
     if len(chosen) > 1:
-        which = f", of {', '.join(f'{name} ({n} times)' for name, n in chosen.items())}"
+        which = f" (chosen: {', '.join(f'{name} on {n}' for name, n in chosen.items())} splits)"
     return (
         f"{what} {numbers['score']:.3f} against {numbers['control_score']:.3f}, lower being "
         f"better, on held-out rows{which}; gain {numbers['difference']:.3f}, 95% interval "
