@@ -4,7 +4,7 @@ BIN := .venv/bin
 # constraints.txt asks for the CPU build of torch; see the README for machines without it.
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-fast floors check bench repair choice statements docs clean
+.PHONY: demo test test-fast floors check bench repair choice statements docs lock clean
 
 demo: .venv/.ready  ## the paper's tables on two datasets, beside the published ones
 	@$(BIN)/equipoise reproduce --grid quick
@@ -29,6 +29,7 @@ check: .venv/.ready  ## format, lint, types, import flow
 bench: .venv/.ready-bench  ## speed beside other libraries and a plain loop
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/audit.py
+	$(BIN)/python benchmarks/predict.py
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/search.py
 
@@ -44,6 +45,18 @@ statements: .venv/.ready  ## error rates of every statement of an audit, into do
 docs: .venv/.ready  ## README, guides, reference and results as a site
 	$(BIN)/sphinx-build -q -W -c docs . build/docs
 	@echo "The documentation: build/docs/index.html"
+
+# PyTorch and what its CUDA build brings are not locked: the CPU build has other hashes
+UNLOCKED := torch triton cuda-bindings cuda-pathfinder cuda-toolkit $(addprefix nvidia-,cublas \
+	cuda-cupti cuda-nvrtc cuda-runtime cudnn-cu13 cufft cufile curand cusolver cusparse \
+	cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx)
+
+lock:  ## versions and hashes of the development environment, into requirements-dev.lock
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/pip install --quiet uv
+	build/lock/bin/uv pip compile pyproject.toml --quiet --extra dev -c constraints.txt \
+		--generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header \
+		$(addprefix --no-emit-package ,$(UNLOCKED)) -o requirements-dev.lock
 
 .venv/.ready: pyproject.toml constraints.txt
 	@echo "Setting up .venv (about a minute, once) ..."

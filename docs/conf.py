@@ -40,9 +40,11 @@ docs/search
 docs/choice
 docs/statements
 docs/sweeps
+docs/faults
 docs/reference
 paper/results/README
 CONTRIBUTING
+SECURITY
 CHANGELOG
 src/equipoise/data/README
 ```

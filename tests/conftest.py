@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import os
+import secrets
 import signal
 import sys
 from pathlib import Path
@@ -23,6 +24,13 @@ TRAINS = tuple(
 # a shell starts what it puts in the background with SIGINT ignored, and children inherit that:
 # the tests that interrupt would wait for ever
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Ray reads its settings once, as it is imported, whichever test imports it first. The token is for
+# the tests alone, so that none is left in the home folder.
+os.environ.pop("RAY_ADDRESS", None)
+os.environ.update(
+    RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32)
+)
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +56,7 @@ def _importable(path: Path) -> bool:
 
 # `make floors`: the oldest libraries, without torch, whose old builds bring CUDA
 if os.environ.get("EQUIPOISE_WITHOUT_TORCH"):
-    collect_ignore = [p.name for p in HERE.glob("*.py") if not _importable(p)]
+    collect_ignore = [p.name for p in HERE.glob("*.py") if not _importable(p)] + ["faults"]
 
 
 # --- a small sweep of the paper's kind -------------------------------------------------------

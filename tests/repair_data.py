@@ -1,25 +1,12 @@
 """Rows for the tests of GroupCalibratedClassifier, and what many of them share."""
 
-import hashlib
-import json
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
 from equipoise import GroupCalibratedClassifier
 
 Temperatures = partial(GroupCalibratedClassifier, method="temperature")
-
-
-def rewrite(path, change, to=None):
-    """Change the content of a file of calibrators, and give it the digest of what it now holds."""
-    data = json.loads(Path(path).read_text())
-    del data["sha256"]
-    change(data)
-    canonical = json.dumps(data, sort_keys=True, separators=(",", ":")).encode()
-    data["sha256"] = hashlib.sha256(canonical).hexdigest()
-    Path(to or path).write_text(json.dumps(data))
 
 
 def sample(n=400, classes=2, groups=("f", "m"), seed=0):

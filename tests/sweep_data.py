@@ -51,8 +51,8 @@ def finished(folder):
 
 
 def others(folder):
-    """Return the names of all files but the parts, the description and the log."""
-    known = {"sweep.json", "parts.log"}
+    """Return the names of all files but parts, their checksums, the description and the log."""
+    known, endings = {"sweep.json", "parts.log"}, {".parquet", ".checksum"}
     return sorted(
-        p.name for p in Path(folder).iterdir() if p.suffix != ".parquet" and p.name not in known
+        p.name for p in Path(folder).iterdir() if p.suffix not in endings and p.name not in known
     )

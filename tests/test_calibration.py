@@ -24,7 +24,7 @@ from equipoise.calibration import (
     solve,
 )
 from equipoise.metrics import accuracy, expected_calibration_error, log_loss, proportional_equality
-from repair_data import rewrite
+from table_data import forge
 
 
 def nll(beta, z, y, weight=None):
@@ -503,7 +503,7 @@ def test_a_damaged_file_is_refused(tmp_path, damage):
     z, y = sample(100, 2)
     path = tmp_path / "t.json"
     GroupTemperatureScaling().fit(z, y, sensitive_features=[0, 1] * 50).save(path)
-    rewrite(path, damage)
+    forge(path, damage)
     with pytest.raises(
         ValueError, match=r"t\.json is not a saved GroupTemperatureScaling: (?!.*dig)"
     ):

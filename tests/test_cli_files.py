@@ -36,8 +36,9 @@ def prepared(tmp_path_factory):
     """A folder with a table, temperatures and a model fitted to it."""
     folder = tmp_path_factory.mktemp("prepared")
     people().to_csv(folder / "d.csv", index=False)
-    for name, out in (("fit", "t.json"), ("train", "m")):
-        result = run(name, folder / "d.csv", folder, folder / out)
+    people().drop(columns="note").to_csv(folder / "plain.csv", index=False)
+    for name, data, out in (("fit", "d.csv", "t.json"), ("train", "plain.csv", "m")):
+        result = run(name, folder / data, folder, folder / out)
         assert result.exit_code == 0, result.output
     return folder
 

@@ -125,7 +125,8 @@ def test_everything_is_written_the_pictures_last(found):
     out, result = found
     assert {p.name for p in out.iterdir()} == {*FILES, "runs"}
     assert sorted(FILES, key=lambda name: (out / name).stat().st_mtime_ns) == list(FILES)
-    assert {p.suffix for p in (out / "runs").iterdir()} == {".parquet", ".json", ".log"}
+    endings = {".parquet", ".checksum", ".json", ".log"}
+    assert {p.suffix for p in (out / "runs").iterdir()} == endings
     assert f"{RUNS} of {RUNS} runs" in result.stderr
     assert f"Model, frontier and results: {out}" in result.stdout
     results = pd.read_parquet(out / "results.parquet")

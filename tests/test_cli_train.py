@@ -235,7 +235,7 @@ def parameters(monkeypatch):
 
 
 def start(*arguments):
-    result = CliRunner().invoke(main, [str(a) for a in arguments])
+    result = CliRunner().invoke(main, [str(a) for a in arguments], env={"EQUIPOISE_DEBUG": "1"})
     assert isinstance(result.exception, Stop), result.output
 
 

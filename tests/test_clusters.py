@@ -20,6 +20,7 @@ from equipoise.metrics import (
     classwise_calibration_error,
     expected_calibration_error,
 )
+from table_data import seal
 
 UNITS = [name for name, spec in SUMS.items() if spec.block == "units"]
 
@@ -260,11 +261,11 @@ def test_json_carries_weights_and_clusters(weighted):
     }
     for name, value in damages.items():
         with pytest.raises(ValueError, match="damaged audit table"):
-            AuditTable.from_dict({**data, name: value})
+            AuditTable.from_dict(seal({**data, name: value}))
     for bad in ([-1.0], [math.nan], [[1.0]], ["1"]):
         units = {**data["pooled_units"], "unit_n2": bad}
         with pytest.raises(ValueError, match="damaged audit table: unit_n2"):
-            AuditTable.from_dict({**data, "pooled_units": units})
+            AuditTable.from_dict(seal({**data, "pooled_units": units}))
 
 
 def test_only_signed_sums_may_be_negative():

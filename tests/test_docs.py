@@ -139,3 +139,10 @@ def test_public_names():
         assert getattr(equipoise, name).__name__ == name
     with pytest.raises(AttributeError, match="no attribute 'Equipoise'"):
         _ = equipoise.Equipoise
+
+
+@pytest.mark.slow
+def test_the_page_of_faults_counts_the_rows_that_there_are():
+    tool = runpy.run_path(str(ROOT / "tools" / "faults.py"))
+    page = (ROOT / "docs" / "faults.md").read_text("utf-8")
+    assert page == tool["page"](), "run python tools/faults.py"

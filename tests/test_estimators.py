@@ -147,7 +147,7 @@ def test_the_reference_group(tmp_path, monkeypatch):
     assert found["f"]["pe"] != found["m"]["pe"]
     assert found["f"]["ece"] == pytest.approx(found["m"]["ece"])
 
-    monkeypatch.setattr("equipoise.training._mlp.epochs_of", None)
+    monkeypatch.setattr("equipoise.training._engine.epochs_of", None)
     model.set_params(reference_group="x")
     with pytest.raises(ValueError, match=r"'x' is not one of the groups \('f', 'm'\)"):
         model.fit(X, y, sensitive_features=group)
@@ -557,7 +557,7 @@ def test_weights_have_a_say_and_their_scale_has_none():
     ],
 )
 def test_bad_weights_are_refused_before_training(weight, message, monkeypatch):
-    monkeypatch.setattr("equipoise.training._mlp.epochs_of", None)  # not to be called
+    monkeypatch.setattr("equipoise.training._engine.epochs_of", None)  # not to be called
     X, y, group = sample(100)
     with pytest.raises(ValueError, match=message):
         GroupwiseMLPClassifier().fit(X, y, sensitive_features=group, sample_weight=weight)
@@ -576,9 +576,12 @@ def test_without_torch_the_remedy_is_named():
         "from equipoise.search import select\n"
         "from equipoise.training import LOSS_NAMES, run_column\n"
         "import equipoise\n"
-        "for name in ('GroupwiseMLPClassifier', 'FrontierSearch', 'GroupwiseLoss'):\n"
+        "model = equipoise.GroupwiseMLPClassifier()  # which predicts without torch\n"
+        "def fit(): model.fit([[0], [1]] * 9, [0, 1] * 9)\n"
+        "def find(name): return lambda: getattr(equipoise, name)\n"
+        "for use in (fit, find('FrontierSearch'), find('GroupwiseLoss')):\n"
         "    try:\n"
-        "        getattr(equipoise, name)\n"
+        "        use()\n"
         "    except ImportError as error:\n"
         "        print(error)\n"
     )

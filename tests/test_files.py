@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 import datetime
+import http.server
 import io
+import re
 import sys
+import threading
 
 import duckdb
 import numpy as np
@@ -208,7 +211,7 @@ def test_a_wrong_number_of_values(tmp_path, engine, line):
         (b"y,p,g", "a.csv has no rows"),
         (b"y,p,p,g\n1,2,3,4\n", "a.csv has several columns named 'p'"),
         (b"y,p,gr\n0,0.5,a\n", "there is no column 'g'; did you mean 'gr'"),
-        (b"\xff\xfe\x00\n", "a.csv, line 1: byte 0xff is not UTF-8"),
+        (b"\xff\xfe\x00\n", "a.csv is UTF-16 or UTF-32; save it as UTF-8"),
         (b"y,p,g\n0,0.5,\xff\n1,0.5,b\n", "a.csv, line 2: byte 0xff is not UTF-8"),
         (b'y,p,g\n0,0.5,"open\n1,0.5,b\n', "a.csv, line 2: a quote is not closed"),
         (b"y,p,g\n0,1e999,a\n1,0.5,b\n", "column 'p' is not"),
@@ -276,7 +279,59 @@ def test_dates_as_groups(tmp_path, engine):
 
 def test_remote_csv_is_refused():
     with pytest.raises(ValueError, match="remote CSV"):
-        fill("s3://somewhere/a.csv", COLUMNS)
+        fill("s3://somewhere/a.csv", COLUMNS, remote=True)
+
+
+@pytest.fixture
+def address():
+    """Serve a Parquet file from this machine, as parts of it are asked for."""
+    buffer = io.BytesIO()
+    predictions().to_parquet(buffer)
+    content = buffer.getvalue()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
+            first, last = (asked[1], asked[2]) if asked else ("0", "")
+            start = int(first) if first else max(0, len(content) - int(last))
+            end = int(last) + 1 if first and last else len(content)
+            part = content[start:end]
+            self.send_response(206 if asked else 200)
+            self.send_header("Accept-Ranges", "bytes")
+            self.send_header("Content-Length", str(len(part)))
+            if asked:
+                place = f"bytes {start}-{start + len(part) - 1}/{len(content)}"
+                self.send_header("Content-Range", place)
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(part)
+
+        do_HEAD = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/a.parquet"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_remote_parquet_is_read_where_it_is_allowed(tmp_path, engine, address):
+    if engine == "duckdb":
+        try:
+            duckdb.connect().execute("LOAD httpfs")
+        except duckdb.Error:
+            pytest.skip("DuckDB's extension httpfs is not installed")
+    want = fill(written(predictions(), tmp_path)[1], COLUMNS).tables[()]
+    assert fill(address, COLUMNS, engine=engine, remote=True).tables[()] == want
+    rates = rates_of(address, "y", "g", engine=engine, remote=True)
+    assert rates == rates_of(tmp_path / "data.parquet", "y", "g")
+    with pytest.raises(ValueError, match="pass remote=True"):
+        fill(address, COLUMNS, engine=engine)
 
 
 def test_too_many_groups_in_a_file(tmp_path, engine):

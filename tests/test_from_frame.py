@@ -294,8 +294,10 @@ def test_text_of_many_values_is_hashed():
 @pytest.mark.slow
 def test_hashing_is_the_same_in_every_process():
     code = (
-        "import polars as pl; from equipoise.datasets._frame import Column;"
-        "print(Column('t', 'text', width=8).transform(pl.Series(['some words', 'x']).to_numpy()))"
+        "import polars as pl; from equipoise.datasets import Source;"
+        "from equipoise.datasets._frame import Column;"
+        "table = Source.of(pl.DataFrame({'t': ['some words', 'x']}));"
+        "print(Column('t', 'text', width=8).transform(table))"
     )
     shown = {
         subprocess.run(

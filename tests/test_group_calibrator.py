@@ -32,7 +32,8 @@ from equipoise.calibration._calibrator_set import CalibratorSet
 from equipoise.calibration._rows import Rows
 from equipoise.calibration._scores import scores_of
 from equipoise.cli import main
-from repair_data import rewrite, sample
+from repair_data import sample
+from table_data import forge
 
 # --- three doors -----------------------------------------------------------------------------
 
@@ -278,7 +279,7 @@ def test_a_damaged_file_of_a_classifier_is_refused_by_its_name(tmp_path, damage)
     path = tmp_path / "m.json"
     model = GroupCalibratedClassifier(GaussianNB(), method="platt", shrinkage=20)
     model.fit(X, y, sensitive_features=group).save(path, estimator=False)
-    rewrite(path, damage)
+    forge(path, damage)
     with pytest.raises(
         ValueError, match=r"m\.json is not a saved GroupCalibratedClassifier: (?!.*digest)"
     ):

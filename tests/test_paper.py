@@ -27,7 +27,7 @@ from equipoise.paper._render import as_csv, markdown
 from equipoise.paper._results import more_tables
 from equipoise.paper._scaling import by_recipe, recipe_files
 from equipoise.paper._snippet import TECHNIQUES
-from equipoise.sweep import Sweep, encode, processor
+from equipoise.sweep import Sweep, encode, processor, write_part
 from equipoise.training import CHUNK, Config, GroupwiseLoss, train_stack
 from paper_data import PLAN, SWEEP, finish
 
@@ -300,7 +300,7 @@ def test_recipe_starts_from_the_usual_run(digest, raw):
 
 def test_recipe_is_made_again_where_its_file_is_damaged_or_gone(store, tmp_path):
     folder = shutil.copytree(store[0], tmp_path / "german")
-    files = sorted((folder / "recipe").iterdir())
+    files = sorted((folder / "recipe").glob("*.parquet"))
     whole = [file.read_bytes() for file in files]
     files[0].unlink()
     files[1].write_bytes(whole[1][:-9])
@@ -352,7 +352,7 @@ def test_choices_where_runs_diverged(store, tmp_path):
                 values = pa.array(gone)
             columns[name] = values
         key = table.schema.metadata[b"equipoise.key"].decode()
-        path.write_bytes(encode(pa.table(columns), key))
+        write_part(path, encode(pa.table(columns), key))
     digest = finish(folder)
     check_choices(digest, oracle.Raw(folder, SWEEP.loss))
     assert digest.facts["diverged"] == 3 + 3

@@ -16,11 +16,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from equipoise._inputs import ROW_SUM_TOLERANCE
+from equipoise._inputs import MOST_GROUPS, ROW_SUM_TOLERANCE
 from equipoise.auditing._pushdown import Columns, fill, rates_of
 from equipoise.auditing._pushdown._cells import Cells, Filling
 from equipoise.auditing._pushdown._query import HALF, rounded_off
-from equipoise.auditing._pushdown._survey import MOST_GROUPS
 from equipoise.auditing._pushdown._tables import Filled
 from equipoise.metrics import BLOCKS, SUMS, AuditTable, group_base_rates, overall
 from equipoise.metrics._sums import bin_of

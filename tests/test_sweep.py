@@ -1,10 +1,12 @@
 """Sweeps: their description, the files they make, resuming, and what can go wrong."""
 
+import contextlib
 import dataclasses
 import errno
 import importlib
 import json
 import os
+import shutil
 import signal
 import threading
 import time
@@ -20,7 +22,7 @@ from pyarrow import parquet
 from equipoise import __version__
 from equipoise.datasets import load
 from equipoise.paper._snippet import TECHNIQUES
-from equipoise.sweep import Store, Sweep, plan, run, versions
+from equipoise.sweep import Store, Sweep, encode, plan, run, versions
 from equipoise.training import LOSSES, Loss, train_stack
 from sweep_data import DATA, PLAN, RUN, STORE, SWEEP, finished, make_data, others
 
@@ -213,6 +215,20 @@ def test_query_wants_finished_parts(copy, tmp_path):
         plan(SWEEP, tmp_path / "empty", DATA)[0].query("from runs")
 
 
+@pytest.mark.parametrize("name", ["r[1]", "r*", "r?"])
+def test_the_name_of_a_folder_is_literal(original, tmp_path, name):
+    """DuckDB would take it for a pattern, and read the parts of the folder beside it."""
+    for folder in (name, "r1"):
+        shutil.copytree(original, tmp_path / folder)
+    store, work = plan(SWEEP, tmp_path / name, DATA)
+    for w in work[1:]:
+        store.path(w.part.key).unlink()
+    beside = tmp_path / "r1" / f"{work[0].part.key}.parquet"
+    parquet.write_table(parquet.read_table(beside).slice(0, 1), beside)
+    assert store.query("select count(*) from runs").fetchall() == [(24,)]
+    assert store.query("select count(*) from runs", [work[0].part.key]).fetchall() == [(24,)]
+
+
 # --- resuming ---------------------------------------------------------------------------------
 
 
@@ -334,7 +350,29 @@ def foreign(_):
     return sink.getvalue().to_pybytes()
 
 
-@pytest.mark.parametrize("damage", [truncated, flipped, foreign, lambda _: b""])
+def in_footer(content):
+    """Change a bit of the footer so that the file can still be read, whatever is compared."""
+    whole = parquet.read_table(pa.BufferReader(content))
+    size = int.from_bytes(content[-8:-4], "little")
+    for at in range(len(content) - 8 - size, len(content) - 8):
+        changed = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+        with contextlib.suppress(Exception):
+            table = parquet.read_table(pa.BufferReader(changed), page_checksum_verification=True)
+            if table.equals(whole):
+                return changed
+    raise AssertionError("every flip is noticed")
+
+
+def fewer_rows(content):
+    """Leave out the last row, under the same key."""
+    table = parquet.read_table(pa.BufferReader(content))
+    return encode(table[:-1], table.schema.metadata[b"equipoise.key"].decode())
+
+
+DAMAGES = [truncated, flipped, foreign, in_footer, fewer_rows, lambda _: b""]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_part_is_set_aside_and_run_again(damage, original, copy, made):
     path = sorted(copy.glob("*.parquet"))[1]
     path.write_bytes(damage(path.read_bytes()))
@@ -345,17 +383,19 @@ def test_a_damaged_part_is_set_aside_and_run_again(damage, original, copy, made)
     assert others(copy) == [f"{path.stem}.damaged"]
 
 
-def test_a_part_of_another_name_is_not_believed(original, copy):
+@pytest.mark.parametrize("endings", [[".parquet"], [".parquet", ".checksum"]])
+def test_a_part_of_another_name_is_not_believed(endings, original, copy):
     first, second = sorted(copy.glob("*.parquet"))[:2]
-    first.write_bytes(second.read_bytes())
+    for ending in endings:
+        first.with_suffix(ending).write_bytes(second.with_suffix(ending).read_bytes())
     with pytest.warns(UserWarning, match="set aside"):
         run(plan(SWEEP, copy, DATA)[1], progress=False)
     assert finished(copy) == finished(original)
 
 
 def test_a_part_that_another_process_has_repaired_stays(copy, monkeypatch, made):
-    answers = iter([True, False, False])  # damaged at the first look, sound once it is ours
-    monkeypatch.setattr(STORE, "is_damaged", lambda *_: next(answers, False))
+    answers = iter(["bad", "", ""])  # damaged at the first look, sound once it is ours
+    monkeypatch.setattr(STORE, "damage", lambda _: next(answers, ""))
     run(plan(SWEEP, copy, DATA)[1], progress=False)
     assert made == []
     assert others(copy) == []
@@ -614,16 +654,16 @@ def test_whole_numbers_are_numbers():
         ({"seeds": [2**31]}, "seeds must be whole numbers"),
         ({"seeds": 5}, "seeds must be a list, got 5"),
         ({"seeds": [1, 1]}, r"seeds names something twice: \[1, 1\]"),
-        ({"controls": 0}, "controls must be a whole number from 1 on, got 0"),
+        ({"controls": 0}, r"controls must be a whole number from 1 to 2\*\*30, got 0"),
         ({"controls": 2, "loss": ["ls"]}, "controls are runs of ce; add it"),
-        ({"max_epochs": 0}, "max_epochs must be a whole number from 1 on, got 0"),
-        ({"max_epochs": 2.0}, "max_epochs must be a whole number from 1 on, got 2.0"),
-        ({"max_epochs": True}, "max_epochs must be a whole number from 1 on, got True"),
-        ({"max_epochs": [3]}, r"max_epochs must be a whole number from 1 on, got \[3\]"),
-        ({"batch_size": "256"}, "batch_size must be a whole number from 1 on, got '256'"),
+        ({"max_epochs": 0}, r"max_epochs must be a whole number from 1 to 2\*\*30, got 0"),
+        ({"max_epochs": 2.0}, r"max_epochs must be a whole number from 1 to 2\*\*30, got 2.0"),
+        ({"max_epochs": True}, r"max_epochs must be a whole number from 1 to 2\*\*30, got True"),
+        ({"max_epochs": [3]}, r"max_epochs must be a whole number from 1 to 2\*\*30, got \[3\]"),
+        ({"batch_size": "256"}, r"batch_size must be a whole number from 1 to 2\*\*30, got '256'"),
         (
             {"hidden_layer_sizes": [8, 0]},
-            "hidden_layer_sizes must be whole numbers from 1 on, got 0",
+            r"hidden_layer_sizes must be whole numbers from 1 to 2\*\*30, got 0",
         ),
         ({"hidden_layer_sizes": 8}, "hidden_layer_sizes must be a list, got 8"),
         ({"output_relu": 1}, "output_relu must be true or false, got 1"),

@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import secrets
 import shutil
 import signal
 import subprocess
@@ -20,7 +19,6 @@ from equipoise.sweep import plan, run
 from equipoise.training import LOSSES, Loss
 from sweep_data import DATA, RUN, SWEEP, finished, others
 
-# Ray reads its settings as it is imported, so that happens in the tests, behind `ray_folder`
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed"),
@@ -62,12 +60,7 @@ def ray_folder():
     """Let Ray live in a folder of its own, with a short name; nothing of it may stay."""
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # its sockets allow 107 characters
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("RAY_ADDRESS", raising=False)
         patch.setenv("RAY_TMPDIR", folder)
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        # for the test alone, so that no token is left in the home folder
-        patch.setenv("RAY_AUTH_MODE", "token")
-        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
         yield folder
     deadline = time.monotonic() + 60
     while processes(folder) and time.monotonic() < deadline:

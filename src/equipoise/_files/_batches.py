@@ -12,14 +12,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from equipoise._files._csv import layout_of, refuse_surplus, scan
+from equipoise._files._csv import LONGEST, layout_of, refuse_surplus, scan
 from equipoise._files._duckdb import connected, identifier
 from equipoise._files._open_tables import parquet_rows, reading
 from equipoise._files._paths import Files, found
 from equipoise._inputs import check_column
 
 BATCH = 1 << 16
-"""Rows that are read at a time."""
+"""Rows that are read at a time, at most."""
+CELLS = 1 << 20
+"""Cells that are read at a time, about: fewer rows of a table with many columns."""
+
+THREADS = 2
+"""Threads of DuckDB: each takes 30 MB, and more wait for whoever takes the batches."""
 
 
 class Reader:
@@ -55,8 +60,13 @@ class Reader:
         schema = self.schema
         if columns is not None:
             schema = pa.schema([self.schema.field(name) for name in columns])
+        rows = min(BATCH, max(1, CELLS // max(1, len(schema))))
         with contextlib.ExitStack() as stack:
-            stream = self._csv(columns, stack) if self.is_text else self._parquet(schema.names)
+            stream = (
+                self._csv(columns, rows, stack)
+                if self.is_text
+                else self._parquet(schema.names, rows)
+            )
             while True:
                 with reading(self.name, self._files, self._layout):
                     batch = next(stream, None)
@@ -66,22 +76,25 @@ class Reader:
                     yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
     def _csv(
-        self, columns: Sequence[str] | None, stack: contextlib.ExitStack
+        self, columns: Sequence[str] | None, rows: int, stack: contextlib.ExitStack
     ) -> Iterator[pa.RecordBatch]:
         assert self._layout is not None
         names = map(identifier, self._layout.names if columns is None else columns)
         cells = ", ".join(f"coalesce({name}, '') AS {name}" for name in names)
         connection = stack.enter_context(connected())
-        rows = connection.sql(f"SELECT {cells} FROM {scan(self._files.each, self._layout)}")
+        connection.execute(f"SET threads = {THREADS}")
+        buffers = f"buffer_size = {4 * LONGEST}"  # a quarter of what is usual, as fast
+        rows_of = scan(self._files.each, self._layout, buffers)
+        found = connection.sql(f"SELECT {cells} FROM {rows_of}")
         # its name before DuckDB 1.4
-        read = getattr(rows, "to_arrow_reader", None) or rows.fetch_arrow_reader
-        yield from read(BATCH)
+        read = getattr(found, "to_arrow_reader", None) or found.fetch_arrow_reader
+        yield from read(rows)
 
-    def _parquet(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _parquet(self, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
         for one in self._files.each:
             # read pages as needed: by default the bytes of the whole file are kept
             with pq.ParquetFile(one.path, pre_buffer=False, buffer_size=1 << 20) as file:
-                for batch in file.iter_batches(BATCH, columns=columns):
+                for batch in file.iter_batches(rows, columns=columns):
                     yield batch.select(columns)
 
 
@@ -89,6 +102,4 @@ class Reader:
 def reader(data: Any) -> Iterator[Reader]:
     """Open a path, a folder, a pattern, a list of them, or `-` for standard input."""
     with found(data) as files:
-        if remote := [file.name for file in files.each if file.is_remote]:
-            raise ValueError(f"{remote[0]} is on another machine; copy it here first")
         yield Reader(files)

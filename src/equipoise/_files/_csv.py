@@ -25,6 +25,9 @@ from equipoise._inputs import counted
 BLOCK = 1 << 20
 """Bytes checked at a time."""
 
+LONGEST = 2_000_000
+"""Most bytes of a line that are read; DuckDB keeps memory for 16 of them in each thread."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
@@ -34,6 +37,7 @@ class Layout:
     headings: tuple[str, ...]  # without spaces around them
     line_ends: tuple[str, ...]  # of each file
     has_open_ends: bool  # whether some line seems to end in an empty cell
+    has_returns: bool  # whether some line, or part of a cell, ends in a carriage return
 
     @property
     def names(self) -> list[str]:
@@ -44,25 +48,31 @@ class Layout:
 def layout_of(files: Sequence[File]) -> Layout:
     """Return the format; refuse files with different headers, or not in UTF-8."""
     found: list[tuple[str, tuple[str, ...], str]] = []
-    open_ends = False
+    open_ends = returns = False
     for file in files:
         if file.is_remote:
             raise ValueError(f"{file.name} is a remote CSV file; copy it here, or use Parquet")
         with _readable(file):
-            found.append(_header(file))
-            open_ends |= _check_utf8(file, found[0][0])
+            separator = _separator(file)
+            seen = _check_bytes(file, separator)
+            open_ends, returns = open_ends | seen[0], returns | seen[1]
+            found.append((separator, *_header(file, separator)))
         if found[0][:2] != found[-1][:2]:
             raise ValueError(
                 f"{file.name} and {files[0].name} have different columns; give both the same header"
             )
-    return Layout(*found[0][:2], tuple(line_end for _, _, line_end in found), open_ends)
+    return Layout(*found[0][:2], tuple(end for _, _, end in found), open_ends, returns)
 
 
-def _header(file: File) -> tuple[str, tuple[str, ...], str]:
-    """Return the separator, the names of the columns, and how lines end."""
+def _separator(file: File) -> str:
     with _opened(file) as text:
-        line = text.readline()
-    separator = max(",;\t", key=line.count)
+        line = text.readline(LONGEST)
+    return max(",;\t", key=line.count)
+
+
+def _header(file: File, separator: str) -> tuple[tuple[str, ...], str]:
+    """Return the names of the columns, and how lines end."""
+    line = ""
     with _opened(file) as text:
 
         def lines() -> Iterator[str]:
@@ -75,7 +85,7 @@ def _header(file: File) -> tuple[str, tuple[str, ...], str]:
     if not any(names):
         raise ValueError(f"{file.name} is empty; a CSV file begins with the names of its columns")
     refuse_twins(file.name, [name for name in names if name])
-    return separator, tuple(names), line[len(line.rstrip("\r\n")) :] or "\n"
+    return tuple(names), line[len(line.rstrip("\r\n")) :] or "\n"
 
 
 def _opened(file: File) -> io.TextIOWrapper:
@@ -116,24 +126,38 @@ def _readable(file: File) -> Iterator[None]:
         yield
     except (OSError, EOFError, zlib.error) as error:
         kind = {".gz": "gzip", ".zst": "zstd"}.get(file.compression)
-        damaged = f" as {kind}, it is damaged or cut short" if kind else ""
-        raise ValueError(f"{file.name} cannot be read{damaged}: {error}") from None
+        # an error of the system has a number, that of a damaged file has none
+        system = error.strerror if isinstance(error, OSError) and error.errno else None
+        damaged = f" as {kind}, it is damaged or cut short" if kind and not system else ""
+        raise ValueError(f"{file.name} cannot be read{damaged}: {system or error}") from None
 
 
-def _check_utf8(file: File, separator: str) -> bool:
-    """Refuse what is not UTF-8, in any column; say whether a line ends in an empty cell."""
+def _check_bytes(file: File, separator: str) -> tuple[bool, bool]:
+    """Refuse what is not UTF-8, in any column, and NUL.
+
+    Returns whether a line ends in an empty cell, and whether there are carriage returns.
+    """
     decoder = codecs.getincrementaldecoder("utf-8")()
     empty = separator.encode(), b'""'
     ends = [cell + end for cell in empty for end in (b"\r", b"\n")]
-    line, pending, tail, found = 1, False, b"", False
+    line, pending, tail, found, returns = 1, False, b"", False, False
     try:
         with open_bytes(file) as raw:
             while block := raw.read(BLOCK):
+                if line == 1 and block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                    raise ValueError(f"{file.name} is UTF-16 or UTF-32; save it as UTF-8")
                 # most text is ASCII; checking for that is ten times as fast as decoding
                 if pending or not block.isascii():
                     decoder.decode(block)
                     pending = bool(decoder.getstate()[0])
+                if b"\0" in block:
+                    line += block[: block.index(b"\0")].count(b"\n")
+                    raise ValueError(
+                        f"{file.name}, line {line}: a NUL byte, so this is not text, or it is "
+                        "UTF-16; save the file as UTF-8"
+                    )
                 line += block.count(b"\n")
+                returns = returns or b"\r" in block
                 block = tail + block
                 found = found or any(end in block for end in ends)
                 tail = block[-2:]
@@ -144,34 +168,48 @@ def _check_utf8(file: File, separator: str) -> bool:
             f"{file.name}, line {line}: byte 0x{error.object[error.start]:02x} is not UTF-8; save "
             "the file as UTF-8"
         ) from None
-    return found or tail.endswith(empty)
+    return found or tail.endswith(empty), returns
 
 
 def _rows(file: File, lines: Iterable[str], separator: str) -> Iterator[tuple[int, list[str]]]:
     """Give each row and the line where it starts."""
     reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
     line = 1
+    # a cell that grows beyond is given up, before a quote that is not closed fills the memory
+    limit = csv.field_size_limit(LONGEST)
     try:
         for row in reader:
             yield line, row
             line = reader.line_num + 1
-    except csv.Error:
+    except csv.Error as error:
+        if "field limit" in str(error):
+            raise ValueError(
+                f"{file.name}, line {line}: a cell is longer than {LONGEST:,} characters, or a "
+                "quote is not closed; shorten the cell, use Parquet, or close the quote"
+            ) from None
         raise ValueError(
             f"{file.name}, line {line}: a quote is not closed, or text follows the quote that "
             "closes a cell; write a quote within a cell twice, and quotes around the cell"
         ) from None
+    finally:
+        csv.field_size_limit(limit)
 
 
 def refuse_malformed(files: Sequence[File], layout: Layout) -> None:
     """Raise for the first mistake, with its line, if one is found."""
     for file in files:
-        with _opened(file) as text:
+        with _readable(file), _opened(file) as text:
             for line, row in _rows(file, text, layout.separator):
                 if row and len(row) != len(layout.headings):
                     raise ValueError(
                         f"{file.name}, line {line}: {counted(len(row), 'value')} for "
                         f"{counted(len(layout.headings), 'column')}; put text that contains the "
                         "separator in quotes"
+                    )
+                if sum(map(len, row)) + len(row) > LONGEST:
+                    raise ValueError(
+                        f"{file.name}, line {line}: the row is longer than {LONGEST:,} characters; "
+                        "shorten it, or use Parquet"
                     )
             if isinstance(text.newlines, tuple):
                 raise ValueError(
@@ -209,6 +247,7 @@ def scan(files: Sequence[File], layout: Layout, *options: str) -> str:
             """quote = '"', escape = '"'""",
             f"new_line = {quoted(line_end.encode('unicode_escape').decode())}",
             "hive_partitioning = false",
+            f"max_line_size = {LONGEST}",
             # before 2.0 DuckDB does not know an ending in capital letters
             f"compression = {quoted({'.gz': 'gzip', '.zst': 'zstd'}.get(compression, 'none'))}",
             *options,

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise._files._atomic import replace_file
+from equipoise._files._json import parse_json, restoring
+from equipoise._files._paths import check_path
 from equipoise._inputs import need
 
 KEY = "equipoise"
@@ -41,19 +43,29 @@ def read_model(
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return what `write_model` wrote; raise ValueError for any other file."""
     safetensors = need("safetensors", extra, what="loading a model")
-    try:
-        with safetensors.safe_open(os.fspath(path), framework="numpy") as file:
-            header = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except safetensors.SafetensorError as error:
-        raise ValueError(f"{os.fspath(path)} is not a saved model: {error}") from None
+    with (
+        restoring(f"{os.fspath(path)} is not a saved model"),
+        safetensors.safe_open(os.fspath(regular_file(path)), framework="numpy") as file,
+    ):
+        header = file.metadata() or {}
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     text = header.get(KEY)
     if text is None:
         raise ValueError(f"{os.fspath(path)} was not saved by equipoise")
     if header.get("sha256") != _digest(text, arrays):
         raise ValueError(f"{os.fspath(path)} is damaged or was edited: its digest does not match")
-    about: dict[str, Any] = json.loads(text)
+    with restoring(f"{os.fspath(path)} is not a saved model"):
+        about = parse_json(text, finite=False)
     return about, arrays
+
+
+def regular_file(path: str | os.PathLike[str]) -> Path:
+    """Return a path; refuse a folder, and a pipe, which would be waited for."""
+    check_path(path)
+    found = Path(path)
+    if found.is_dir():
+        raise ValueError(f"{found} is a folder; name a file")
+    return found
 
 
 def _digest(text: str, arrays: Mapping[str, NDArray[Any]]) -> str:

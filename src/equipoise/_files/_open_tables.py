@@ -10,10 +10,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
-import shutil
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import narwhals as nw
@@ -21,15 +19,14 @@ import narwhals as nw
 from equipoise._files._csv import (
     Layout,
     layout_of,
-    open_bytes,
     refuse_malformed,
     refuse_surplus,
     refuse_twins,
     scan,
 )
-from equipoise._files._duckdb import connected, identifier, listed, quoted
+from equipoise._files._duckdb import connected, identifier, listed, load_extension, quoted
 from equipoise._files._paths import File, Files, found, is_path, temporary_folder
-from equipoise._inputs import need
+from equipoise._inputs import need, shown
 
 ENGINES = ("duckdb", "polars", "spark")
 
@@ -43,6 +40,7 @@ class Opened:
     is_file: bool = False
     is_text: bool = False  # whether its files are CSV
     rows: int | None = None  # where the number is known without reading them
+    files: Sequence[File] = ()
 
 
 def number(name: str) -> str:
@@ -51,11 +49,17 @@ def number(name: str) -> str:
 
 
 @contextlib.contextmanager
-def opened(data: Any, engine: str = "duckdb", numbers: Sequence[str] = ()) -> Iterator[Opened]:
+def opened(
+    data: Any,
+    engine: str = "duckdb",
+    numbers: Sequence[str] = (),
+    *,
+    remote: bool = False,
+) -> Iterator[Opened]:
     """Open a frame that narwhals takes, or a path, pattern, folder, list of paths or `-`.
 
     Files are read by `engine`, frames by their own. `numbers` are the columns that must hold
-    numbers.
+    numbers. With `remote` the engine fetches Parquet files from addresses.
     """
     if engine not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}")
@@ -70,7 +74,7 @@ def opened(data: Any, engine: str = "duckdb", numbers: Sequence[str] = ()) -> It
             yield Opened(frame, "the table")
         return
     with contextlib.ExitStack() as stack:
-        files = stack.enter_context(found(data))
+        files = stack.enter_context(found(data, remote=remote))
         layout = layout_of(files.each) if files.is_text else None
         rows = None if files.is_text else parquet_rows(files.each)
         stack.enter_context(reading(files.name, files, layout))
@@ -79,7 +83,12 @@ def opened(data: Any, engine: str = "duckdb", numbers: Sequence[str] = ()) -> It
         open_with = {"duckdb": _duckdb, "polars": _polars, "spark": _spark}[engine]
         native = open_with(files, _Text.of(files, layout, numbers), stack)
         yield Opened(
-            nw.from_native(native), files.name, is_file=True, is_text=files.is_text, rows=rows
+            nw.from_native(native),
+            files.name,
+            is_file=True,
+            is_text=files.is_text,
+            rows=rows,
+            files=files.each,
         )
 
 
@@ -103,7 +112,8 @@ def reading(name: str, files: Files | None = None, layout: Layout | None = None)
             ) from error
         if files is not None and layout is not None:
             refuse_malformed(files.each, layout)
-        raise ValueError(f"{name} cannot be read: {_in_one_line(error)}") from error
+        said = _in_one_line(error, () if files is None else files.each)
+        raise ValueError(f"{name} cannot be read: {said}") from error
 
 
 def _is_own(error: BaseException) -> bool:
@@ -117,17 +127,22 @@ def _is_own(error: BaseException) -> bool:
     return str(module).startswith("equipoise") and type(error).__module__.startswith(kinds)
 
 
-def _in_one_line(error: BaseException) -> str:
-    """Return what an engine says, without the stack of its own calls."""
+def _in_one_line(error: BaseException, files: Sequence[File] = ()) -> str:
+    """Return what an engine says, without the stack of its own calls, nor temporary names."""
     # nor its advice, which names options that are not ours
     end = r"\n\s*(?:at |== SQL|JVM stacktrace|LINE \d|Resolved plan)|(?i:possible (?:fix|solution))"
     text = re.split(end + r"|Consider (?:setting|using)|You might want", str(error))[0]
-    text = " ".join(text.split())
+    for file in files:
+        text = text.replace(file.path, file.name)
+    text = shown(" ".join(text.split()))
     return text if len(text) <= 400 else text[:400] + " ..."
 
 
-def parquet_rows(files: Sequence[File]) -> int:
-    """Count the rows; refuse damaged Parquet files, and types that differ from file to file."""
+def parquet_rows(files: Sequence[File]) -> int | None:
+    """Count the rows; refuse damaged Parquet files, and types that differ from file to file.
+
+    The number is None where an engine has yet to fetch a file.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -140,10 +155,11 @@ def parquet_rows(files: Sequence[File]) -> int:
             metadata = pq.read_metadata(file.path)
             schema = metadata.schema.to_arrow_schema()
         except (pa.ArrowException, OSError) as error:
-            raise ValueError(
-                f"{file.name} cannot be read as Parquet, it is damaged or cut short: "
-                f"{_in_one_line(error)}"
-            ) from None
+            # an error of the system has a number, that of a damaged file has none
+            system = error.strerror if isinstance(error, OSError) and error.errno else None
+            how = "" if system else " as Parquet, it is damaged or cut short"
+            said = system or _in_one_line(error, [file])
+            raise ValueError(f"{file.name} cannot be read{how}: {said}") from None
         names = schema.names
         refuse_twins(file.name, names)
         first = first or {name: schema.field(name).type for name in names}
@@ -156,7 +172,7 @@ def parquet_rows(files: Sequence[File]) -> int:
                     "write both with the same columns and types"
                 )
         rows += metadata.num_rows
-    return rows
+    return None if any(file.is_remote for file in files) else rows
 
 
 # --- engines ---------------------------------------------------------------------------------
@@ -194,6 +210,9 @@ def _duckdb(files: Files, text: _Text | None, stack: contextlib.ExitStack) -> An
     connection = stack.enter_context(connected())
     if text is not None:
         return connection.sql(text.query(files))
+    for file in files.each:
+        if file.is_remote:
+            load_extension(connection, file.name)
     return connection.sql(
         f"SELECT * FROM read_parquet({listed(files.each)}, hive_partitioning = false)"
     )
@@ -201,22 +220,28 @@ def _duckdb(files: Files, text: _Text | None, stack: contextlib.ExitStack) -> An
 
 def _polars(files: Files, text: _Text | None, stack: contextlib.ExitStack) -> Any:
     pl = need("polars", "polars", "1.30", what="engine 'polars'")
-    paths = [file.path for file in files.each]
-    if text is not None:
-        # parsed by DuckDB, so that all engines see the same cells
-        paths = [str(temporary_folder(stack) / "table.parquet")]
-        with connected() as connection:
-            connection.execute(f"COPY ({text.query(files)}) TO {quoted(paths[0])} (FORMAT parquet)")
+    paths = [file.path for file in files.each] if text is None else [_parsed(files, text, stack)]
     return pl.scan_parquet(paths, hive_partitioning=False, glob=False)
+
+
+def _parsed(files: Files, text: _Text, stack: contextlib.ExitStack) -> str:
+    """Parse CSV files with DuckDB, so that all engines see the same cells; return the Parquet."""
+    path = str(temporary_folder(stack) / "table.parquet")
+    with connected() as connection:
+        connection.execute(f"COPY ({text.query(files)}) TO {quoted(path)} (FORMAT parquet)")
+    return path
 
 
 def _spark(files: Files, text: _Text | None, stack: contextlib.ExitStack) -> Any:
     spark = _session()
-    # every name would be taken for a pattern
-    reader = spark.read.option("__globPaths__", "false")
+    # no columns from the names of folders
+    reader = spark.read.option("recursiveFileLookup", "true")
+    paths = [f.path if f.is_remote else f"file://{f.path}" for f in files.each]
     if text is None:
-        paths = [f.path if f.is_remote else f"file://{Path(f.path).resolve()}" for f in files.each]
-        return reader.option("recursiveFileLookup", "true").parquet(*paths)
+        return reader.parquet(*paths)
+    if text.layout.has_returns or any(file.compression for file in files.each):
+        # Spark changes line ends within quotes
+        return reader.parquet(f"file://{_parsed(files, text, stack)}")
     with connected() as connection:
         # Spark fills short rows up, and reads on after a quote that is not closed
         connection.execute(f"SELECT count(*) FROM {scan(files.each, text.layout)}").fetchall()
@@ -224,7 +249,7 @@ def _spark(files: Files, text: _Text | None, stack: contextlib.ExitStack) -> Any
     kinds = import_module("pyspark.sql.types")
     schema = kinds.StructType([kinds.StructField(n, kinds.StringType()) for n in text.layout.names])
     frame = reader.schema(schema).csv(
-        [f"file://{_decompressed(file, stack)}" for file in files.each],
+        paths,
         sep=text.layout.separator,
         header=True,
         quote='"',
@@ -237,15 +262,6 @@ def _spark(files: Files, text: _Text | None, stack: contextlib.ExitStack) -> Any
         trimmed = functions.trim(functions.col(f"`{n.replace('`', '``')}`"))
         frame = frame.withColumn(number(n), trimmed.try_cast("double"))
     return frame
-
-
-def _decompressed(file: File, stack: contextlib.ExitStack) -> Path:
-    if not file.compression:
-        return Path(file.path).resolve()
-    path = temporary_folder(stack) / "table.csv"
-    with open_bytes(file) as packed, path.open("wb") as plain:
-        shutil.copyfileobj(packed, plain, 1 << 20)
-    return path
 
 
 def _session() -> Any:

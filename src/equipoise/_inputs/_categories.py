@@ -20,6 +20,8 @@ SLICE = 1 << 18
 
 _DATES = "{name} holds dates or durations; bin them first, for example by year as integers"
 
+MOST_GROUPS = 10_000
+"""Most groups of an audit, or combinations of groups and values of `by`."""
 
 Codes = NDArray[np.signedinteger[Any]]
 
@@ -157,6 +159,16 @@ def decode(codes: NDArray[Any], values: Sequence[Any]) -> NDArray[Any]:
     """Return the values that codes stand for; None for -1."""
     decoded: NDArray[Any] = np.fromiter((*values, None), dtype=object)[codes]
     return decoded
+
+
+def too_many_groups(what: str, most: int, count: int | None = None) -> ValueError:
+    """Return the error about a column, or something else, with more groups than an audit takes."""
+    number = "" if count is None else f" ({count:,})"
+    return ValueError(
+        f"{what} has more than {most:,} distinct values{number}, the most that an audit takes; "
+        "name a column of groups, or merge values first (an age into ranges, a postcode into "
+        "regions)"
+    )
 
 
 def encode_groups(

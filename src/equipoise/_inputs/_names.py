@@ -34,11 +34,21 @@ def shown(name: Hashable) -> str:
     ('a, 1', 'red\\x1b[31m')
     """
     text = ", ".join(str(v) for v in name) if isinstance(name, tuple) else str(name)
+    return printable(text, lines=False)
+
+
+def printable(text: str, *, lines: bool = True) -> str:
+    r"""Return text with the characters that a terminal acts on escaped; with `lines` as lines.
+
+    >>> printable("one\ntwo\x1b[2J"), printable("one\ntwo", lines=False)
+    ('one\ntwo\\x1b[2J', 'one\\ntwo')
+    """
     if text.isprintable():
         return text
+    kept = " \n" if lines else " "
     return "".join(
         c.encode("unicode_escape").decode()
-        if unicodedata.category(c)[0] in "CZ" and c != " "
+        if unicodedata.category(c)[0] in "CZ" and c not in kept
         else c
         for c in text
     )

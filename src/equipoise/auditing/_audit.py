@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from equipoise._files import check_data
 from equipoise.auditing._merged import merged_files
 from equipoise.auditing._model_reports import AuditReports, report_models
 from equipoise.auditing._model_tables import ModelTables, tables_of_arrays, tables_of_data
@@ -38,6 +39,7 @@ def audit(
     seed: int = 0,
     drop_missing: bool = False,
     engine: str = "duckdb",
+    remote: bool = False,
 ) -> AuditReport:
     """Measure predictions overall and per group, with intervals and statistical verdicts.
 
@@ -95,6 +97,9 @@ def audit(
         Leave out rows with a missing value, and report how many; by default they are an error.
     engine
         Library that reads files: "duckdb", "polars" or "spark".
+    remote
+        Whether `data` and `train` may be addresses of Parquet files, such as "s3://..", which the
+        engine then fetches. DuckDB needs its extension httpfs for that, and never installs it.
 
     Examples
     --------
@@ -105,6 +110,7 @@ def audit(
     'not enough evidence'
     """
     check_evidence(level, tolerance)
+    check_data(train, remote=remote)
     if data is None and train is not None:
         raise ValueError(
             "train goes with data=; for arrays pass base_rates=group_base_rates(y_train, ...)"
@@ -115,8 +121,9 @@ def audit(
     if data is None:
         tables = tables_of_arrays(*given, **options)
     else:
-        tables = tables_of_data({None: data}, _columns(*given), engine=engine, **options)
-    tables = _with_rates(tables, base_rates, train, train_label, engine)
+        options |= {"engine": engine, "remote": remote}
+        tables = tables_of_data({None: data}, _columns(*given), **options)
+    tables = _with_rates(tables, base_rates, train, train_label, engine=engine, remote=remote)
     evidence = {"level": level, "tolerance": tolerance, "seed": seed, "intervals": intervals}
     return report_models(tables, reference_group, **evidence)[None]
 
@@ -144,6 +151,7 @@ def audit_models(
     seed: int = 0,
     drop_missing: bool = False,
     engine: str = "duckdb",
+    remote: bool = False,
 ) -> AuditReports:
     """Audit the predictions of several models, each as `audit` does.
 
@@ -158,11 +166,13 @@ def audit_models(
         Names of columns, see `audit`.
     n_bins, labels, positive, base_rates, train, train_label, reference_group, level, tolerance
         As in `audit`.
-    seed, drop_missing, engine
+    seed, drop_missing, engine, remote
         As in `audit`.
     """
     check_evidence(level, tolerance)
     sources = data if isinstance(data, Mapping) else {None: data}
+    for source in (*sources.values(), train):
+        check_data(source, remote=remote)
     if model is not None and len(sources) > 1:
         raise ValueError(
             "each of several tables is a model, so model= goes with one table; leave it out"
@@ -176,8 +186,9 @@ def audit_models(
         n_bins=n_bins,
         drop_missing=drop_missing,
         engine=engine,
+        remote=remote,
     )
-    tables = _with_rates(tables, base_rates, train, train_label, engine)
+    tables = _with_rates(tables, base_rates, train, train_label, engine=engine, remote=remote)
     return report_models(tables, reference_group, level=level, tolerance=tolerance, seed=seed)
 
 
@@ -191,6 +202,7 @@ def merge_audits(
     tolerance: float = 0.05,
     seed: int = 0,
     engine: str = "duckdb",
+    remote: bool = False,
     disjoint_clusters: bool = False,
 ) -> AuditReports:
     """Add up saved audits of different rows, and report on all rows together.
@@ -200,16 +212,17 @@ def merge_audits(
     sources
         Files, folders or patterns of JSON files that hold what `AuditReports.save` (`equipoise
         audit --json`) or `AuditTable.to_dict` wrote.
-    train, train_label, reference_group, level, tolerance, seed, engine
+    train, train_label, reference_group, level, tolerance, seed, engine, remote
         As in `audit`.
     disjoint_clusters
         Promise that no cluster has rows in two of the files. Audits with clusters are added up
         only then, since rows of a cluster in different files would count as independent.
     """
     check_evidence(level, tolerance)
+    check_data(train, remote=remote)
     given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
     tables = merged_files(given, keep_rates=train is None, disjoint_clusters=disjoint_clusters)
-    tables = _with_rates(tables, None, train, train_label, engine)
+    tables = _with_rates(tables, None, train, train_label, engine=engine, remote=remote)
     return report_models(tables, reference_group, level=level, tolerance=tolerance, seed=seed)
 
 
@@ -249,7 +262,7 @@ def _columns(
 
 
 def _with_rates(
-    tables: ModelTables, base_rates: Rates | None, train: Any, label: str | None, engine: str
+    tables: ModelTables, base_rates: Rates | None, train: Any, label: str | None, **options: Any
 ) -> ModelTables:
     if train is None:
         if label is not None:
@@ -260,4 +273,4 @@ def _with_rates(
         return dataclasses.replace(tables, base_rates=given)
     if base_rates is not None:
         raise ValueError("base_rates and train both give the rates of the labels; pass one of them")
-    return tables.with_training_rates(train, label, engine)
+    return tables.with_training_rates(train, label, **options)

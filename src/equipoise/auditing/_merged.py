@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import glob
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from equipoise._inputs import InputError, text_of
-from equipoise.auditing._model_tables import TABLE_FORMAT, Key, ModelTables
-from equipoise.metrics import AuditTable
+from equipoise._files import check_path, read_json, restoring, unsealed
+from equipoise._inputs import MOST_GROUPS, InputError, shown, text_of, too_many_groups
+from equipoise.auditing._model_tables import Key, ModelTables
+from equipoise.metrics import TABLE_FORMAT, AuditTable
 
-FORMAT = "equipoise.Audit/1"
+FORMAT = "equipoise.Audit/2"
+EARLIER = ("equipoise.Audit/1", "equipoise.AuditTable/1")
 
 
 def merged_files(
@@ -24,6 +25,7 @@ def merged_files(
 ) -> ModelTables:
     """Add up the tables in files; with `keep_rates` their training rates must be the same."""
     loaded = {str(p): _load(p) for p in _json_files(sources)}
+    _refuse_twice(loaded)
     clustered = [p for p, a in loaded.items() if a.whole(next(iter(a.tables))).clustered]
     if clustered and len(loaded) > 1 and not disjoint_clusters:
         why = (
@@ -42,6 +44,7 @@ def _json_files(sources: Sequence[str | os.PathLike[str]]) -> list[Path]:
     paths: list[Path] = []
     for source in sources:
         path = Path(source)
+        check_path(source)
         if path.is_dir():
             found = sorted(path.glob("*.json"))
         elif path.exists():
@@ -55,6 +58,7 @@ def _json_files(sources: Sequence[str | os.PathLike[str]]) -> list[Path]:
         paths += found
     seen: set[Path] = set()
     for path in paths:
+        check_path(path)
         if path.resolve() in seen:
             raise ValueError(f"{path} is given twice, so its rows would count twice")
         seen.add(path.resolve())
@@ -62,20 +66,28 @@ def _json_files(sources: Sequence[str | os.PathLike[str]]) -> list[Path]:
 
 
 def _load(path: Path) -> ModelTables:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{path}: is not JSON ({error})") from None
-    form = data.get("format") if isinstance(data, dict) else None
-    if form not in (FORMAT, TABLE_FORMAT):
-        raise ValueError(
-            f"{path}: is not what `equipoise audit --json` or AuditTable.to_dict writes"
-        )
-    try:
-        return ModelTables.from_dict(data)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        said = f"lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise ValueError(f"{path}: {said}") from None
+    with restoring(str(path)):
+        data = read_json(path)
+        form = data.get("format")
+        if form in EARLIER:
+            raise ValueError(f"it is of an earlier version ({form}); audit its rows again")
+        if form not in (FORMAT, TABLE_FORMAT):
+            raise ValueError("it is not what `equipoise audit --json` or AuditTable.to_dict writes")
+        return ModelTables.from_dict(data if form == TABLE_FORMAT else unsealed(data))
+
+
+def _refuse_twice(loaded: Mapping[str, ModelTables]) -> None:
+    """Refuse files that have rows in common, as a total has with its parts."""
+    seen: dict[tuple[str | None, str], str] = {}
+    for path, audit in loaded.items():
+        for model, sources in audit.sources.items():
+            for name, digest in sorted(source.split(" ", 1)[::-1] for source in sources):
+                other = seen.setdefault((model, digest), path)
+                if other != path:
+                    raise ValueError(
+                        f"{other} and {path} were made from the same rows ({shown(name)}), which "
+                        "would count twice; leave one of them out"
+                    )
 
 
 def _merged(loaded: Mapping[str, ModelTables], *, keep_rates: bool) -> ModelTables:
@@ -83,27 +95,40 @@ def _merged(loaded: Mapping[str, ModelTables], *, keep_rates: bool) -> ModelTabl
     first, *more = loaded
     for name in more:
         _check_alike(name, loaded[first], loaded[name], keep_rates=keep_rates)
-    _make_alike(list(loaded.values()))
-    total = loaded[first]
-    for name in more:
-        for model, tables in loaded[name].tables.items():
-            into = total.tables.setdefault(model, {})
-            for key, table in tables.items():
-                into[key] = _added(name, into.get(key), table)
-            if model in loaded[name].wholes:
-                whole = loaded[name].wholes[model]
-                total.wholes[model] = _added(name, total.wholes.get(model), whole)
-            total.dropped[model] = total.dropped.get(model, 0) + loaded[name].dropped[model]
-    for model, tables in total.tables.items():
-        total.tables[model] = {key: tables[key] for key in sorted(tables)}
-    return total
+    audits = list(loaded.values())
+    _make_alike(audits)
+    tables: dict[str | None, dict[Key, list[AuditTable]]] = {}
+    wholes: dict[str | None, list[AuditTable]] = {}
+    dropped: dict[str | None, int] = {}
+    sources: dict[str | None, frozenset[str]] = {}
+    for audit in audits:
+        for model, own in audit.tables.items():
+            into = tables.setdefault(model, {})
+            for key, table in own.items():
+                into.setdefault(key, []).append(table)
+            dropped[model] = dropped.get(model, 0) + audit.dropped[model]
+        for model, whole in audit.wholes.items():
+            wholes.setdefault(model, []).append(whole)
+        for model, texts in audit.sources.items():
+            sources[model] = sources.get(model, frozenset()) | texts
+    for parts in tables.values():
+        groups = (len({g for table in each for g in table.groups}) for each in parts.values())
+        if (count := sum(groups)) > MOST_GROUPS:
+            raise too_many_groups("the group", MOST_GROUPS, count)
+    return dataclasses.replace(
+        loaded[first],
+        tables={
+            model: {key: _total(parts[key]) for key in sorted(parts)}
+            for model, parts in tables.items()
+        },
+        wholes={model: _total(own) for model, own in wholes.items()},
+        dropped=dropped,
+        sources=sources,
+    )
 
 
-def _added(name: str, total: AuditTable | None, table: AuditTable) -> AuditTable:
-    try:
-        return table if total is None else total.add(table, disjoint_clusters=True)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
+def _total(tables: Sequence[AuditTable]) -> AuditTable:
+    return AuditTable.total(tables, disjoint_clusters=True)
 
 
 def _check_alike(name: str, first: ModelTables, own: ModelTables, *, keep_rates: bool) -> None:
@@ -163,9 +188,14 @@ def _make_alike(audits: Sequence[ModelTables]) -> None:
 
 def _mixed(keys: Sequence[Key]) -> list[bool]:
     """Return for each position whether it has text as well as other values."""
+    different = dict.fromkeys(keys)
+    if len({len(key) for key in different}) > 1:
+        raise ValueError(
+            "the files' groups or parts are of different numbers of columns; only tables of the "
+            "same columns can be added"
+        )
     return [
-        len({isinstance(v, str) for v in values}) > 1
-        for values in zip(*dict.fromkeys(keys), strict=True)
+        len({isinstance(v, str) for v in values}) > 1 for values in zip(*different, strict=True)
     ]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from equipoise._files import replace_file
+from equipoise._files import replace_file, sealed
 from equipoise.auditing._gates import Gate, OnInterval, Outcome, group_named
 from equipoise.auditing._merged import FORMAT
 from equipoise.auditing._model_tables import ModelTables
@@ -60,11 +60,20 @@ class AuditReports(Mapping[str | None, AuditReport]):
         return outcomes
 
     def to_dict(self, outcomes: Sequence[tuple[Gate, str | None, Outcome]] = ()) -> dict[str, Any]:
-        """Return figures, sums and outcomes of gates as plain values, ready for strict JSON."""
-        return {
+        """Return figures, sums and outcomes of gates as plain values, ready for strict JSON.
+
+        With a digest of all that, and the fingerprints of what each model's rows were read from,
+        for which local files are read once more.
+        """
+        sources = self.tables.fingerprints()
+        models = [
+            {"model": model, "sources": sources[model], **report.to_dict()}
+            for model, report in self.items()
+        ]
+        data = {
             "format": FORMAT,
             **self.tables.to_dict(),
-            "models": [{"model": model, **report.to_dict()} for model, report in self.items()],
+            "models": models,
             "gates": [
                 {
                     "gate": gate.text,
@@ -76,6 +85,7 @@ class AuditReports(Mapping[str | None, AuditReport]):
                 for gate, model, outcome in outcomes
             ],
         }
+        return sealed(data)
 
     def save(
         self,

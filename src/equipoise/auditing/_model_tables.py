@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Hashable, Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from equipoise._files import Stamp
 from equipoise._inputs import (
+    MOST_GROUPS,
     check_numbers,
     class_count,
     column,
@@ -24,14 +27,13 @@ from equipoise._inputs import (
     shown,
     text_of,
     to_plain,
+    too_many_groups,
 )
 from equipoise.auditing._pushdown import Columns, fill, rates_of
-from equipoise.metrics import PRODUCTS, AuditTable, GroupRates
+from equipoise.metrics import PRODUCTS, TABLE_FORMAT, AuditTable, GroupRates, check_sources
 
 Key = tuple[Any, ...]
 Nested = dict[Hashable, dict[Hashable, float]]
-
-TABLE_FORMAT = "equipoise.AuditTable/1"
 
 
 @dataclasses.dataclass
@@ -57,6 +59,10 @@ class ModelTables:
     wholes
         With clusters and `by`: the table of all rows of each model. It is not the sum of its parts,
         since a cluster may be in several of them.
+    files
+        For each model, the local files that were read.
+    sources
+        For each model whose sums were read from saved audits, the fingerprints in these.
     """
 
     tables: dict[str | None, dict[Key, AuditTable]]
@@ -66,6 +72,8 @@ class ModelTables:
     base_rates: GroupRates | None = None
     unnamed: int = 0
     wholes: dict[str | None, AuditTable] = dataclasses.field(default_factory=dict)
+    files: dict[str | None, tuple[Stamp, ...]] = dataclasses.field(default_factory=dict)
+    sources: dict[str | None, frozenset[str]] = dataclasses.field(default_factory=dict)
 
     @property
     def labels(self) -> tuple[Hashable, ...]:
@@ -76,18 +84,34 @@ class ModelTables:
         """Return the table of all rows of a model."""
         if model in self.wholes:
             return self.wholes[model]
-        first, *more = self.tables[model].values()
-        return sum(more, first)
+        return AuditTable.total(list(self.tables[model].values()))
 
-    def with_training_rates(self, train: Any, label: str | None, engine: str) -> ModelTables:
-        """Return these tables with the rates of training labels."""
+    def fingerprints(self) -> dict[str | None, list[str]]:
+        """Return for each model what its rows were read from, each a SHA-256 and a name.
+
+        Local files are hashed now. Where there are none, or one was changed since, the sums are.
+        """
+        hashed = cache(Stamp.fingerprint)
+        found = {}
+        for model in self.tables:
+            own = [hashed(file) for file in self.files.get(model, ())]
+            known = [text for text in own if text is not None]
+            if model in self.sources:
+                known = list(self.sources[model])
+            elif not own or len(known) < len(own):
+                known = [self.whole(model).fingerprint]
+            found[model] = sorted(set(known))
+        return found
+
+    def with_training_rates(self, train: Any, label: str | None, **options: Any) -> ModelTables:
+        """Return these tables with the rates of training labels; `options` as in `rates_of`."""
         label = label or self.columns.get("label")
         if label is None or "group" not in self.columns:
             raise ValueError(
                 "these tables do not name their columns, so the columns of train are unknown"
             )
         group = tuple(self.columns["group"])
-        rates = rates_of(train, label, group, labels=self.labels, engine=engine)
+        rates = rates_of(train, label, group, labels=self.labels, **options)
         return dataclasses.replace(self, base_rates=rates)
 
     def rates_for(self, table: AuditTable) -> GroupRates | None:
@@ -132,22 +156,34 @@ class ModelTables:
     def from_dict(cls, data: Mapping[str, Any]) -> ModelTables:
         """Read the tables of an audit that was written, or a table of `AuditTable.to_dict`."""
         if data.get("format") == TABLE_FORMAT:
-            return cls({None: {(): AuditTable.from_dict(data)}}, dropped={None: 0})
+            _limit_groups([data])
+            table = AuditTable.from_dict(data)
+            return cls({None: {(): table}}, dropped={None: 0}, sources={None: table.sources})
         names = dict(data["columns"])
         by = tuple(names.pop("by"))
         found = cls({}, by, columns=names)
         for own in data["models"]:
             if not isinstance(own, dict):
-                raise ValueError("is damaged: a model is not a table of figures")
+                raise ValueError("a model is not a table of figures")
+            model = own["model"]
+            if model in found.tables or not isinstance(model, str | None):
+                raise ValueError("a model is there twice, or its name is not text")
             parts = [(p["key"], p["report"]) for p in own["by"]] if by else [([], own)]
-            found.tables[own["model"]] = {
-                from_plain(key): AuditTable.from_dict(part["table"]) for key, part in parts
-            }
-            found.dropped[own["model"]] = int(own["dropped"])
-            if by and next(iter(found.tables[own["model"]].values())).clustered:
-                found.wholes[own["model"]] = AuditTable.from_dict(own["table"])
-        if not found.tables or not all(found.tables.values()):
-            raise ValueError("holds no tables")
+            _limit_groups([part["table"] for _, part in parts])
+            found.tables[model] = {from_plain(key): _read(part["table"]) for key, part in parts}
+            if len(found.tables[model]) < max(1, len(parts)) or any(
+                not isinstance(key, tuple) or len(key) != len(by) for key in found.tables[model]
+            ):
+                raise ValueError("a part is there twice, has another key, or there is none")
+            found.dropped[model] = _count(own["dropped"])
+            found.sources[model] = check_sources(own["sources"])
+            if by and next(iter(found.tables[model].values())).clustered:
+                whole = found.wholes[model] = _read(own["table"])
+                parts_rows = sum(int(t.sums["rows"].sum()) for t in found.tables[model].values())
+                if parts_rows != int(whole.sums["rows"].sum()):
+                    raise ValueError("its parts do not add up to all rows")
+        if not found.tables:
+            raise ValueError("it holds no tables")
         if data["base_rates"] is not None:
             known = all(r["counts"] is not None for r in data["base_rates"])
             rates, counts = (
@@ -160,6 +196,24 @@ class ModelTables:
             )
             found.base_rates = GroupRates(rates, counts if known else None)
         return found
+
+
+def _limit_groups(tables: Iterable[Mapping[str, Any]]) -> None:
+    """Refuse too many groups, before their sums are read."""
+    count = sum(len(table["groups"]) for table in tables)
+    if count > MOST_GROUPS:
+        raise too_many_groups("the group", MOST_GROUPS, count)
+
+
+def _read(data: Mapping[str, Any]) -> AuditTable:
+    # the model has sources of its own
+    return dataclasses.replace(AuditTable.from_dict(data), sources=frozenset())
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError("a number of rows is not a whole number")
+    return value
 
 
 def _listed(values: Mapping[Hashable, float]) -> list[list[Any]]:
@@ -195,6 +249,7 @@ def tables_of_arrays(
         "sample_weight": sample_weight,
         "clusters": clusters,
     }
+    options["most_groups"] = MOST_GROUPS
     if by is None and not drop_missing:
         table = AuditTable.from_arrays(
             y_prob=y_prob, sensitive_features=sensitive_features, **arrays, **options
@@ -310,6 +365,7 @@ def tables_of_data(
             own, rest = (name, key) if model is None else (shown(key[0]), key[1:])
             found.tables.setdefault(own, {})[rest] = table
             found.dropped[own] = filled.dropped
+            found.files[own] = filled.files
         if model is not None:
             for own in found.dropped:
                 lost = filled.dropped_by.items()

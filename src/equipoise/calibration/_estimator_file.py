@@ -8,6 +8,7 @@ JSON holds of it is "about", the rest are byte strings.
 from __future__ import annotations
 
 import copy
+import json
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,7 +24,15 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from equipoise._inputs import InputError, InputWarning, from_plain, need, to_plain, warn_caller
+from equipoise._inputs import (
+    InputError,
+    InputWarning,
+    from_plain,
+    need,
+    shown,
+    to_plain,
+    warn_caller,
+)
 
 Bytes = NDArray[np.uint8]
 Parts = dict[str, bytes]
@@ -65,15 +74,18 @@ def read_estimator(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InconsistentVersionWarning)  # about pickle; see below
             names = {trusted} if isinstance(trusted, str) else set(trusted)
-            estimator, versions = _read(about, arrays, names, source), about["versions"]
+            estimator = _read(about, arrays, names, source)
+            versions = {str(k): shown(str(v)) for k, v in about["versions"].items()}
     except (InputError, ImportError):
         raise
     except Exception as error:  # of other libraries, about bytes of any kind
-        raise ValueError(f"the estimator in {source} cannot be read: {error}") from None
-    if "skops" in versions and versions["sklearn"] != sklearn.__version__:
+        reason = shown(" ".join(str(error).split())[:300])
+        raise ValueError(f"the estimator in {source} cannot be read: {reason}") from None
+    made = versions.get("sklearn", "unknown")
+    if "skops" in versions and made != sklearn.__version__:
         problem = (
-            f"the estimator in {source} was saved with scikit-learn {versions['sklearn']}, and may "
-            f"predict something else with {sklearn.__version__}"
+            f"the estimator in {source} was saved with scikit-learn {made}, and may predict "
+            f"something else with {sklearn.__version__}"
         )
         warn_caller(InputWarning(problem, "install the version it was saved with, or fit it again"))
     return estimator
@@ -271,11 +283,14 @@ def _from_xgboost(estimator: Any) -> tuple[dict[str, Any], bytes]:
     kinds = int | float | str | np.generic
     plain = {k: to_plain(v) for k, v in estimator.get_params().items() if isinstance(v, kinds)}
     params = {k: v for k, v in plain.items() if v == v}  # nan is the default of `missing`
-    return {"params": params}, bytes(estimator.get_booster().save_raw("ubj"))
+    return {"params": params}, bytes(estimator.get_booster().save_raw("json"))
 
 
 def _to_xgboost(content: bytes, about: Mapping[str, Any]) -> Any:
     xgboost = need("xgboost", what="loading this estimator")
+    # parsed here first: XGBoost takes what a file cut short leaves of a number for a size, and
+    # allocates that, and its other format cannot be checked
+    json.loads(content)
     estimator = xgboost.XGBClassifier(**about["params"])
     estimator.load_model(bytearray(content))
     return estimator

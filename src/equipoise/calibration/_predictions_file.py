@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from equipoise._files import check_ending, reader, write_batches
+from equipoise._files import check_ending, reader, restoring, write_batches
 from equipoise._inputs import InputError, shown, warn_caller
 from equipoise.calibration._export import Exportable
 from equipoise.calibration._export_onnx import to_onnx
@@ -22,7 +22,7 @@ from equipoise.calibration._file_measures import Measured, crossed, measured, of
 from equipoise.calibration._file_rows import Coded, Columns, held_out, share_of, taken
 from equipoise.calibration._group_calibrator import GroupCalibrator
 from equipoise.calibration._pooling import Shrinkage
-from equipoise.calibration._saving import read_json, write_json
+from equipoise.calibration._saving import read_sealed, write_json
 from equipoise.calibration._scores import SMALLEST
 from equipoise.calibration._temperature_scaling import GroupTemperatureScaling
 from equipoise.calibration._warnings import ClippedWarning
@@ -46,6 +46,8 @@ class FileCalibration:
         The repair on rows that it was not fitted to; None after `load`.
     note
         What else should be said of the fit, such as that it used a sample; mostly empty.
+    rows
+        Number of rows that it was fitted to; None after `load`.
 
     Examples
     --------
@@ -67,6 +69,7 @@ class FileCalibration:
     label: str | None = None
     measured: Measured | None = None
     note: str = ""
+    rows: int | None = None
 
     @classmethod
     def fit(
@@ -142,7 +145,9 @@ class FileCalibration:
                 )
             else:
                 found = on_file(holdout, coded, calibrator)
-        return cls(calibrator, columns.prob, columns.group, label, found, gathered.said())
+        return cls(
+            calibrator, columns.prob, columns.group, label, found, gathered.said(), gathered.rows
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what the calibrator's `save` does, and the names of the columns."""
@@ -152,8 +157,8 @@ class FileCalibration:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> FileCalibration:
         """Read what `save`, or that of a calibrator, wrote; anything else is refused."""
-        try:
-            data = read_json(path)
+        with restoring(f"{os.fspath(path)} is not a file of calibrators, or is damaged"):
+            data = read_sealed(path)
             grouped = data["format"] == "equipoise.GroupTemperatureScaling/1"
             kind = GroupTemperatureScaling if grouped else GroupCalibrator
             calibrator = kind.from_dict(data)
@@ -164,10 +169,6 @@ class FileCalibration:
                     raise ValueError(f"{names!r} is not a list of column names")
             if not calibrator.shares_:
                 raise ValueError("it was fitted without groups; apply it in Python")
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise ValueError(
-                f"{os.fspath(path)} is not a file of calibrators, or is damaged: {error}"
-            ) from None
         return cls(calibrator, tuple(prob), tuple(group), named.get("label"))
 
     def apply(
@@ -179,6 +180,7 @@ class FileCalibration:
         group: str | Sequence[str] = (),
         unseen_group: Policy | None = None,
         replace: bool = False,
+        safe_csv: bool = False,
     ) -> Applied:
         """Calibrate files of predictions of any size, and write all their columns to one file.
 
@@ -195,8 +197,11 @@ class FileCalibration:
             What to do with a row whose group has no calibrator; by default as saved.
         replace
             Replace the columns of probabilities instead of adding columns.
+        safe_csv
+            Put an apostrophe before cells of text, and names of columns, that a spreadsheet would
+            run: those that begin with =, +, -, @, a tab or a carriage return. Numbers stay.
         """
-        check_ending(out)
+        check_ending(out, safe_csv=safe_csv)
         calibrator = copy.copy(self.calibrator)
         calibrator.from_proba = True
         calibrator.unseen_group = unseen_group or calibrator.unseen_group
@@ -226,7 +231,7 @@ class FileCalibration:
                     "pass --group, or --unseen-group global or mixture",
                 )
             stream = CalibratedRows(files, calibrator, own, members, replace=replace)
-            write_batches(out, stream.schema, stream.batches())
+            write_batches(out, stream.schema, stream.batches(), safe_csv=safe_csv)
         return Applied(stream.rows, stream.unseen.total())
 
     def to_sql(

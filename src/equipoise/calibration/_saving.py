@@ -5,7 +5,6 @@ A digest of the content shows a file that was damaged or edited.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -14,7 +13,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from equipoise._files import replace_file
+from equipoise._files import (
+    read_json,
+    regular_file,
+    replace_file,
+    restoring,
+    sealed,
+    unsealed,
+)
 from equipoise._inputs import from_plain, to_plain
 
 if TYPE_CHECKING:
@@ -23,33 +29,19 @@ if TYPE_CHECKING:
 
 def write_json(path: str | os.PathLike[str], data: Mapping[str, Any]) -> None:
     """Write data as JSON with a digest, whole or not at all."""
-    content = {**data, "sha256": digest_of(data)}
-    replace_file(Path(path), json.dumps(content, indent=2).encode())
+    text = json.dumps(sealed(data), indent=2, allow_nan=False)
+    replace_file(Path(path), text.encode())
 
 
-def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_sealed(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return what `write_json` wrote; raise ValueError for anything else."""
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"it is not JSON ({error}); name a file that was saved") from None
-    if not isinstance(data, dict) or "sha256" not in data:
-        raise ValueError("it has no digest, so it was not written by save, or was edited")
-    if data.pop("sha256") != digest_of(data):
-        raise ValueError("its digest does not match, so it was changed; restore it, or fit again")
-    return data
+    return unsealed(read_json(path))
 
 
 def is_json(path: str | os.PathLike[str]) -> bool:
     """Return whether a file begins as JSON does; a model file does not."""
-    with Path(path).open("rb") as file:
+    with regular_file(path).open("rb") as file:
         return file.read(1) == b"{"  # else it is the length of a header, a multiple of 8
-
-
-def digest_of(data: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of data as JSON without spaces, its keys sorted."""
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class SavedAsJson:
@@ -88,18 +80,16 @@ class SavedAsJson:
 
     @classmethod
     def _read(cls, what: str, data_of: Callable[[], Any], given: dict[str, Any]) -> Self:
-        try:
+        with restoring(f"{what} not a saved {cls.__name__}"):
             data = data_of()
             if data["format"] != cls._format():
                 raise ValueError(f"its format is {data['format']!r}")
             params = {name: from_plain(value) for name, value in data["params"].items()}
             restored = cls(**params, **given)
             restored.classes_ = np.array([from_plain(value) for value in data["classes"]])
-            if restored.classes_.ndim != 1 or len(restored.classes_) < 2:
+            if restored.classes_.ndim != 1 or len(set(restored.classes_.tolist())) < 2:
                 raise ValueError("it has fewer than two classes")
             restored._restore(data)
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise ValueError(f"{what} not a saved {cls.__name__}: {error}") from None
         return restored
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -109,7 +99,7 @@ class SavedAsJson:
     @classmethod
     def load(cls, path: str | os.PathLike[str], **given: Any) -> Self:
         """Read what `save` wrote; anything else, and a file that was changed, is refused."""
-        return cls._read(f"{os.fspath(path)} is", lambda: read_json(path), given)
+        return cls._read(f"{os.fspath(path)} is", lambda: read_sealed(path), given)
 
     @classmethod
     def _format(cls) -> str:

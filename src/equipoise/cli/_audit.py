@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from equipoise.cli._shared import (
     notes,
     positive_option,
     prob_option,
+    say,
 )
 
 if TYPE_CHECKING:
@@ -132,6 +132,11 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
     default="duckdb",
     help="Library that reads the files.",
 )
+@click.option(
+    "--remote",
+    is_flag=True,
+    help="Let the engine fetch Parquet files from addresses such as s3://bucket/a.parquet.",
+)
 @click.option("--drop-missing", is_flag=True, help="Leave out rows with a missing value.")
 @click.option(
     "--fail-if",
@@ -176,7 +181,13 @@ def audit(
     files. Exit code: 0 if all gates pass, 1 if one fails, 2 if the input is wrong.
     """  # noqa: D301 - the backslash is click's sign for lines that stay as they are
     if out is not None:
-        check_out(out, force=force, inputs=[Path(p) for p in predictions], option="--json")
+        check_out(
+            out,
+            force=force,
+            inputs=[*predictions, options["train"]],
+            option="--json",
+            endings=(".json",) if options["merge"] else None,
+        )
     _start_fast()
     found = _run(predictions, **options)
     if found.tables.unnamed:
@@ -184,12 +195,7 @@ def audit(
     outcomes = found.check(gates, on_interval)
     if out is not None:
         found.save(out, outcomes)
-    try:
-        console().print(found)
-        sys.stdout.flush()
-    except (BrokenPipeError, SystemExit):  # rich would exit with 1
-        # a reader that closes the pipe early still gets the exit code of the gates
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    console().print(found)
     _show_gates(gates, outcomes)
     click.get_current_context().exit(0 if all(o.holds for _, _, o in outcomes) else 1)
 
@@ -269,11 +275,9 @@ def _show_gates(
         failed = [(model, outcome) for model, outcome in own if not outcome.holds]
         if not failed:
             many = f"{gate.text} passes in all {len(own)} places"
-            click.echo(f"Gate: {own[0][1].text if len(own) == 1 else many}")
+            say(f"Gate: {own[0][1].text if len(own) == 1 else many}")
         for model, outcome in failed[:MOST_LINES]:
             of = "" if model is None else f"{shown(model)}: "
-            click.echo(f"Gate: {of}{outcome.text}", err=True)
+            say(f"Gate: {of}{outcome.text}", err=True)
         if len(failed) > MOST_LINES:
-            click.echo(
-                f"Gate: {gate.text} fails in {len(failed) - MOST_LINES:,} more places", err=True
-            )
+            say(f"Gate: {gate.text} fails in {len(failed) - MOST_LINES:,} more places", err=True)

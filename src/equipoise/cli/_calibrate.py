@@ -20,6 +20,8 @@ from equipoise.cli._shared import (
     positive_option,
     prob_option,
     reference_option,
+    safe_csv_option,
+    say,
     shrinkage_option,
 )
 
@@ -87,6 +89,7 @@ DIALECT_NAMES = ("duckdb", "postgres", "bigquery", "snowflake", "spark")
     is_flag=True,
     help="With --apply: replace the --prob columns instead of adding calibrated ones.",
 )
+@safe_csv_option
 @click.option(
     "--export",
     type=click.Choice(("sql", "onnx")),
@@ -123,6 +126,7 @@ def calibrate(
     calibrators: Path | None,
     unseen_group: str | None,
     replace: bool,
+    safe_csv: bool,
     export: str | None,
     dialect: str | None,
     out: Path,
@@ -143,7 +147,7 @@ def calibrate(
     PREDICTIONS is CSV or Parquet: a file, a folder, a pattern in quotes, or - for standard input.
     CSV may be compressed (.gz, .zst).
     """  # noqa: D301 - the backslash is click's sign for lines that stay as they are
-    read = [path for path in (predictions, calibrators, holdout) if path is not None]
+    read = (predictions, calibrators, holdout)
     check_out(out, force=force, inputs=read)
     if dialect is not None and export != "sql":
         raise click.UsageError("--dialect is for --export sql")
@@ -165,14 +169,15 @@ def calibrate(
             wrong = wrong or ["--shrinkage"]
             raise click.UsageError(f"{wrong[0]} is for fitting, not for --apply")
         if export is not None:
-            _check_export_alone(export, out, predictions, prob, replace=replace)
+            own = {"--replace": replace, "--safe-csv": safe_csv}
+            _check_export_alone(export, out, predictions, prob, own)
             names = {"prob": prob, "group": group, "unseen_group": unseen_group}
             _export(calibrators, out, export, dialect, **names)
             return
         if predictions is None:
             raise click.UsageError("--apply needs PREDICTIONS, or --export")
         options = {"prob": prob, "group": group, "unseen_group": unseen_group, "replace": replace}
-        _apply(predictions, calibrators, out, **options)
+        _apply(predictions, calibrators, out, safe_csv=safe_csv, **options)
         return
     required = {
         "PREDICTIONS": predictions,
@@ -184,8 +189,8 @@ def calibrate(
         raise click.UsageError(
             f"fitting needs {' and '.join(lacking)}; to apply calibrators, pass --apply FILE"
         )
-    if replace:
-        raise click.UsageError("--replace is for --apply")
+    if replace or safe_csv:
+        raise click.UsageError(f"{'--replace' if replace else '--safe-csv'} is for --apply")
     if out.suffix.lower() != ".json":
         raise click.BadParameter(f"{out} does not end in .json", param_hint="'--out'")
     assert predictions is not None
@@ -221,12 +226,16 @@ def _share_or_file(holdout: str | None) -> float | str | None:
 
 
 def _check_export_alone(
-    export: str, out: Path, predictions: str | None, prob: tuple[str, ...], *, replace: bool
+    export: str,
+    out: Path,
+    predictions: str | None,
+    prob: tuple[str, ...],
+    of_apply: dict[str, bool],
 ) -> None:
     if predictions is not None:
         raise click.UsageError("--export with --apply takes no PREDICTIONS; leave them out")
-    if replace:
-        raise click.UsageError("--replace is for --apply without --export")
+    if wrong := [option for option, given in of_apply.items() if given]:
+        raise click.UsageError(f"{wrong[0]} is for --apply without --export")
     if prob and export == "onnx":
         raise click.UsageError("--prob is for --export sql; an ONNX model takes scores")
     if out.suffix.lower() != f".{export}":
@@ -264,7 +273,7 @@ def _fit(
     fitted.save(out)
     print_repair(console(), name, fitted, reports, out)
     if written is not None:
-        click.echo(written)
+        say(written)
 
 
 def _export(calibrators: Path, out: Path, export: str, dialect: str | None, **options: Any) -> None:
@@ -273,7 +282,7 @@ def _export(calibrators: Path, out: Path, export: str, dialect: str | None, **op
     check_export(export)
     if export == "onnx":
         del options["prob"]
-    click.echo(_written(FileCalibration.load(calibrators), out, dialect, **options))
+    say(_written(FileCalibration.load(calibrators), out, dialect, **options))
 
 
 def _written(fitted: Any, out: Path, dialect: str | None, **options: Any) -> str:
@@ -298,4 +307,4 @@ def _apply(predictions: str, calibrators: Path, out: Path, **options: Any) -> No
             f"{done.unseen:,} row{'s' * (not one)} belong{'s' * one} to a group without a "
             f"calibrator in {calibrators.name}; calibrated by the policy {policy!r}"
         )
-    click.echo(f"{done.rows:,} calibrated rows in {out}")
+    say(f"{done.rows:,} calibrated rows in {out}")

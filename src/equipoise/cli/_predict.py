@@ -16,13 +16,12 @@ from equipoise.cli._shared import (
     find_reference,
     measure,
     note,
+    safe_csv_option,
+    say,
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from equipoise.datasets import FrameEncoder, Source
+    from equipoise.datasets import FrameEncoder
     from equipoise.training import GroupwiseMLPClassifier
 
 
@@ -31,13 +30,16 @@ if TYPE_CHECKING:
 @click.argument("data")
 @click.option("--out", required=True, type=OUTPUT_FILE, help="File to write: .csv or .parquet.")
 @click.option("--force", is_flag=True, help="Overwrite it.")
+@safe_csv_option
 @click.option(
     "--reference",
     metavar="GROUP",
     help="Group that PE compares the others with; by default the one that the model was trained "
     "with.",
 )
-def predict(model_file: Path, data: str, out: Path, force: bool, reference: str | None) -> None:
+def predict(
+    model_file: Path, data: str, out: Path, force: bool, safe_csv: bool, reference: str | None
+) -> None:
     """Predict the rows of DATA with a MODEL of `train` or `search`.
 
     The file written has all columns of DATA, then prob_CLASS for each class, then prediction. If
@@ -48,52 +50,44 @@ def predict(model_file: Path, data: str, out: Path, force: bool, reference: str 
     """
     check_out(out, force=force, inputs=(model_file, data))
 
-    from equipoise._files import check_ending, is_parquet, write_batches
-    from equipoise._inputs import decode
-    from equipoise.datasets import Source
+    from equipoise._files import check_ending, is_parquet, reader, write_batches
+    from equipoise._inputs import counted
+    from equipoise.cli._predicted_rows import PredictedRows
     from equipoise.training import GroupwiseMLPClassifier
 
-    check_ending(out)
+    check_ending(out, safe_csv=safe_csv)
     model = GroupwiseMLPClassifier.load(model_file)
     encoder, label_counts = _training(model, model_file)
     against = model.reference_group_
     if reference is not None:
         against = find_reference(reference, encoder.group_names)
-    table = Source.of(data)
-    if not table.rows:
-        raise ValueError(f"{table.title} has no rows")
-    names = [*(f"prob_{k}" for k in encoder.class_names), "prediction"]
-    taken = [name for name in names if name in table.names]
-    if taken:
-        raise ValueError(f"{table.title} already has a column {taken[0]!r}; rename or drop it")
-
-    X = encoder.transform(table)
-    group = _groups(model, encoder, table)
-    members = decode(group, encoder.group_names)
-    prob = model.predict_proba(X, sensitive_features=members)
-    label = model.predict(X, sensitive_features=members)
-    written = table.arrow(typed=is_parquet(out))
-    for name, values in zip(names, (*prob.T, label), strict=True):
-        written = written.append_column(name, [values.tolist()])
-    write_batches(out, written.schema, written.to_batches())
-    click.echo(f"{table.rows:,} predictions in {out}")
-    if encoder.label in table.names:
-        y = encoder.labels(table)
-        known = (y >= 0) & (group >= 0)
-        if not known.all():
-            note(
-                f"{(~known).sum():,} rows are not measured: their label or group is missing or "
-                "was not in the training data"
-            )
-        if known.any():
-            own = y[known], group[known], prob[known]
-            console().print(measure(encoder, label_counts, *own, against))
+    with reader(data) as files:
+        stream = PredictedRows(files, model, encoder, typed=is_parquet(out))
+        write_batches(out, stream.schema, stream.batches(), safe_csv=safe_csv)
+    if stream.needs_groups and stream.unseen:
+        which = "row belongs" if stream.unseen == 1 else "rows belong"
+        note(
+            f"{stream.unseen:,} {which} to a group that was not in the training data; calibrated "
+            f"by the policy {model.unseen_group!r}"
+        )
+    say(f"{counted(stream.rows, 'prediction')} in {out}")
+    if stream.unmeasured:
+        which = "row is" if stream.unmeasured == 1 else "rows are"
+        note(
+            f"{stream.unmeasured:,} {which} not measured: the label or group is missing or was not "
+            "in the training data"
+        )
+    if stream.table is not None:
+        console().print(measure(encoder, label_counts, stream.table, against))
 
 
 def _training(
     model: GroupwiseMLPClassifier, path: Path
 ) -> tuple[FrameEncoder, Sequence[Sequence[float]]]:
     """Return the encoder and the numbers of training labels that were saved with the model."""
+    import numpy as np
+
+    from equipoise._files import restoring
     from equipoise.datasets import FrameEncoder
 
     extra = model.extra_
@@ -102,41 +96,12 @@ def _training(
             f"{path} was not written by `equipoise train` or `search`, so it does not say how to "
             "encode a table; load it in Python and call its predict_proba"
         )
-    encoder = FrameEncoder.from_dict(extra["encoder"])
-    if len(encoder.feature_names) != model.n_features_in_:
-        raise ValueError(f"{path} is damaged: its encoder does not fit its network")
-    return encoder, extra["label_counts"]
-
-
-def _groups(
-    model: GroupwiseMLPClassifier, encoder: FrameEncoder, table: Source
-) -> NDArray[np.int64]:
-    """Return each row's group as a position in `group_names`; -1 if it is missing or new."""
-    import numpy as np
-
-    from equipoise._inputs import shown
-
-    needed = bool(model.groups_) and hasattr(model.scaling_, "shares_")
-    strict = needed and model.unseen_group == "error"
-    remedy = "or train the model with --unseen-group global or mixture"
-    group = np.full(table.rows, -1)
-    if strict or all(name in table.names for name in encoder.group):
-        try:
-            group = encoder.groups(table)
-        except ValueError as error:
-            raise ValueError(f"{error}; give the model the group of each row, {remedy}") from None
-    unseen = group < 0
-    if unseen.any() and strict:
-        row = int(np.argmax(unseen))
-        own = shown(tuple(table[name][row] for name in encoder.group))
-        known = "; ".join(map(shown, encoder.group_names))
-        raise ValueError(
-            f"row {row} belongs to group {own!r}, which was not in the training data (known: "
-            f"{known}); correct it, {remedy}"
-        )
-    if unseen.any() and needed:
-        note(
-            f"{unseen.sum():,} rows belong to a group that was not in the training data; they are "
-            f"calibrated by the policy {model.unseen_group!r}"
-        )
-    return group
+    with restoring(f"{path} is damaged"):
+        encoder = FrameEncoder.from_dict(extra["encoder"])
+        counts = np.array(extra["label_counts"], np.float64)
+        classes, groups = len(encoder.class_names), len(encoder.group_names)
+        if len(encoder.feature_names) != model.n_features_in_ or classes != len(model.classes_):
+            raise ValueError("its encoder does not fit its network")
+        if counts.shape != (groups, classes) or not ((counts >= 0) & (counts < np.inf)).all():
+            raise ValueError("its numbers of training labels do not fit its groups")
+    return encoder, counts.tolist()

@@ -84,6 +84,9 @@ def _lines(
     assert measured is not None
     assert isinstance(calibrator, GroupCalibrator)
     lines = []
+    measured_on = int(before.table["rows"].sum())
+    if fitted.rows != measured_on:
+        lines.append(("rows", f"fitted to {fitted.rows:,}, measured on {measured_on:,}"))
     if len(before.groups) > MOST_GROUPS:
         lines.append(("groups", f"{len(before.groups) - MOST_GROUPS:,} smaller ones are not shown"))
     if calibrator.selection_ is not None:

@@ -15,11 +15,13 @@ import click
 
 from equipoise.cli._search_table import show
 from equipoise.cli._shared import (
+    check_out,
     engine_options,
     find_reference,
     note,
     notes,
     reference_option,
+    safe_csv_option,
     shrinkage_option,
 )
 from equipoise.cli._training_table import (
@@ -154,6 +156,7 @@ def _ways(
 @unseen_group_option
 @reference_option
 @engine_options
+@safe_csv_option
 @seed_option
 def search(
     data: str,
@@ -161,6 +164,7 @@ def search(
     out: Path,
     force: bool,
     reference: str | None,
+    safe_csv: bool,
     seed: int,
     **parameters: Any,
 ) -> None:
@@ -173,7 +177,7 @@ def search(
     `equipoise predict`). Every finished run is kept in OUT/runs: a search that was stopped by
     Ctrl-C, a time limit or a kill goes on from there when the same command is given again.
     """
-    _check_folder(out, force)
+    _check_folder(out, data, force)
     if parameters["address"] and parameters["engine"] != "ray":
         raise click.UsageError("--address is for --engine ray")
 
@@ -200,7 +204,7 @@ def search(
                 finder.fit(dataset.X, labels.tolist(), sensitive_features=groups)
         for name in (MODEL, *PICTURES):  # of an earlier choice
             (out / name).unlink(missing_ok=True)
-        _write(finder, out)
+        _write(finder, out, safe_csv=safe_csv)
         if term:
             raise KeyboardInterrupt
         with notes():
@@ -242,7 +246,7 @@ def _terminated(out: Path) -> Iterator[list[int]]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _check_folder(out: Path, force: bool) -> None:
+def _check_folder(out: Path, data: str, force: bool) -> None:
     """Refuse a folder that could not or should not be written to, before any work."""
     problem = None
     above = next(p for p in (out, *out.absolute().parents) if p.exists())
@@ -259,6 +263,8 @@ def _check_folder(out: Path, force: bool) -> None:
         )
     if problem:
         raise click.BadParameter(problem, param_hint="'--out'")
+    for name in FILES if out.is_dir() else (f"{out.name}.tmp",):
+        check_out((out if out.is_dir() else above) / name, force=True, inputs=[data])
 
 
 def _other(out: Path, problem: Exception) -> click.BadParameter:
@@ -274,11 +280,15 @@ def _remove(out: Path) -> None:
 
     Its model must not stay beside the results of this search, which may be stopped.
     """
-    for name in FILES:
-        (out / name).unlink(missing_ok=True)
-    for pattern in ("*.parquet", "*.damaged", "*.lock", "*.tmp", "parts.log", "search.json"):
-        for path in (out / RUNS).glob(pattern):
-            path.unlink()
+    from equipoise._files import writing_to
+
+    endings = (".parquet", ".checksum", ".damaged", ".lock", ".tmp")
+    with writing_to(out, "Remove by hand what is in the way"):
+        for name in FILES:
+            (out / name).unlink(missing_ok=True)
+        for path in list((out / RUNS).glob("*")):
+            if path.suffix in endings or path.name in ("parts.log", "search.json"):
+                path.unlink()
 
 
 def _kept(out: Path) -> AbstractContextManager[None]:
@@ -288,15 +298,18 @@ def _kept(out: Path) -> AbstractContextManager[None]:
     return writing_to(out, f"Every finished run is safe in {out / RUNS}")
 
 
-def _write(finder: FrontierSearch, out: Path) -> None:
+def _write(finder: FrontierSearch, out: Path, *, safe_csv: bool) -> None:
     """Write all results, the frontier and the verdict."""
     import io
 
     import pyarrow as pa
     from pyarrow import parquet
 
-    from equipoise._files import replace_file
+    from equipoise._files import replace_file, safe_cell
 
+    frontier = finder.frontier_
+    if safe_csv:
+        frontier = frontier.map(lambda cell: safe_cell(cell) if isinstance(cell, str) else cell)
     frame = finder.results_
     columns = {
         name: frame[name].tolist() if frame[name].dtype == object else frame[name].to_numpy()
@@ -313,7 +326,7 @@ def _write(finder: FrontierSearch, out: Path) -> None:
     with _kept(out):
         out.mkdir(parents=True, exist_ok=True)
         replace_file(out / RESULTS, content.getvalue())
-        replace_file(out / FRONTIER, finder.frontier_.to_csv(index=False).encode())
+        replace_file(out / FRONTIER, frontier.to_csv(index=False).encode())
         replace_file(out / SUMMARY, json.dumps(_plain(summary), indent=1).encode())
 
 

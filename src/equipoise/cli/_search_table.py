@@ -55,7 +55,7 @@ def show(finder: FrontierSearch, out: Path) -> None:
             f"{choice['confidence']:.0%}."
         )
     for line in (*lines, finder.verdict_, f"Model, frontier and results: {out}"):
-        screen.print(line, markup=False, soft_wrap=not screen.is_terminal)
+        screen.print(line, soft_wrap=not screen.is_terminal)
 
 
 def _on_frontier(finder: FrontierSearch) -> bool:
@@ -72,13 +72,12 @@ def _rows(finder: FrontierSearch) -> pd.DataFrame:
 
 def _frontier(finder: FrontierSearch) -> Table:
     from rich import box
-    from rich.markup import escape
     from rich.table import Table
 
     from equipoise._inputs import shown
 
     groups = len(finder.groups_) > 1
-    against = f" PE compares with group {escape(repr(shown(finder.reference_group_)))}."
+    against = f" PE compares with group {shown(finder.reference_group_)!r}."
     table = Table(
         title=f"Frontier, within {finder.slack:g} of the best accuracy",
         caption="Means on held-out rows that did not put a candidate there, with 95% intervals "
@@ -98,7 +97,7 @@ def _frontier(finder: FrontierSearch) -> Table:
     for row in _rows(finder).to_dict("records"):
         lam = f"{row['lam']:g}" if row["loss"] in ADDED else "-"
         cells = [row["loss"], row["weights"], lam, row["calibrate"]]
-        table.add_row(*(escape(c) for c in cells), *(escape(_span(row, m)) for m in metrics))
+        table.add_row(*cells, *(_span(row, m) for m in metrics))
     return table
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import os
+import dataclasses
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from equipoise.cli._process import in_options, printable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,15 +22,25 @@ if TYPE_CHECKING:
 
     from equipoise.auditing import AuditReport
     from equipoise.datasets import FrameEncoder
+    from equipoise.metrics import AuditTable
 
-INPUT_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+class _InputFile(click.Path):
+    """A file that is read: no pipe or device, which might be waited for without end."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the path."""
+        from equipoise._files import check_path
+
+        try:
+            check_path(value)
+        except (OSError, ValueError) as error:
+            self.fail(str(error), param, ctx)
+        return super().convert(value, param, ctx)
+
+
+INPUT_FILE = _InputFile(exists=True, dir_okay=False, path_type=Path)
 OUTPUT_FILE = click.Path(dir_okay=False, path_type=Path)
-
-
-class BadInput(click.ClickException):
-    """A mistake in the input. Its exit code is 2, since 1 means that a gate fails."""
-
-    exit_code = 2
 
 
 GROUP_HELP = "Sensitive column; several (--group A --group B) mean their intersection."
@@ -98,6 +110,13 @@ reference_option = click.option(
 )
 
 
+safe_csv_option = click.option(
+    "--safe-csv",
+    is_flag=True,
+    help="Put an apostrophe before cells of text, and names of columns, that a spreadsheet would "
+    "run: those that begin with =, +, -, @, a tab or a carriage return. Numbers stay.",
+)
+
 _ENGINE_OPTIONS = (
     click.option(
         "--engine",
@@ -132,10 +151,29 @@ def find_reference(text: str, groups: Sequence[Hashable]) -> Hashable:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console that highlights nothing by itself."""
-    from rich.console import Console
+    """Return a console that takes all text literally, and prints none that a terminal acts on."""
+    from rich.console import Console, RenderHook
 
-    return Console(stderr=stderr, highlight=False)
+    class Literal(RenderHook):
+        def process_renderables(self, renderables: list[Any]) -> list[Any]:
+            return [_Checked(renderable) for renderable in renderables]
+
+    screen = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    screen.push_render_hook(Literal())
+    return screen
+
+
+@dataclasses.dataclass(frozen=True)
+class _Checked:
+    """What is to be printed, with the control characters of its text made visible."""
+
+    renderable: Any
+
+    def __rich_console__(self, screen: Console, options: Any) -> Iterator[Any]:
+        from rich.segment import Segment
+
+        for text, style, control in screen.render(self.renderable, options):
+            yield Segment(text if control else printable(text), style, control)
 
 
 def printed_whole(screen: Console, table: Table) -> None:
@@ -147,9 +185,14 @@ def printed_whole(screen: Console, table: Table) -> None:
     screen.print(table)
 
 
+def say(text: str, *, err: bool = False) -> None:
+    """Print a sentence, with names of files and data in it."""
+    click.echo(printable(text), err=err)
+
+
 def note(text: str) -> None:
     """Print a note on stderr, beside the result."""
-    click.echo(f"Note: {text}", err=True)
+    say(f"Note: {text}", err=True)
 
 
 def note_all(messages: Sequence[str], most: int = 3) -> None:
@@ -173,64 +216,64 @@ def notes(most: int = 3) -> Iterator[None]:
         note_all([in_options(w.message) for w in caught], most)
 
 
-def in_options(problem: BaseException | str) -> str:
-    """Return an error or a warning in the words of the command line."""
-    own = getattr(problem, "for_command", None)
-    return str(problem) if own is None else str(own())
-
-
 def check_out(
-    out: Path, *, force: bool, inputs: Sequence[str | Path], option: str = "--out"
+    out: Path,
+    *,
+    force: bool,
+    inputs: Sequence[str | Path | None],
+    option: str = "--out",
+    endings: Sequence[str] | None = None,
 ) -> None:
-    """Raise, before any work, if the file cannot or should not be written."""
-    problem = None
-    if not out.parent.is_dir():
-        problem = f"there is no folder {out.parent}; make it first"
-    elif not os.access(out.parent, os.W_OK):
-        problem = f"the folder {out.parent} cannot be written to"
-    elif any(out.resolve() == Path(path).resolve() for path in inputs):
-        problem = f"{out} is read by this command; choose another name"
-    elif out.exists() and not force:
-        problem = f"{out} exists; choose another name, or pass --force to overwrite it"
-    if problem:
-        raise click.BadParameter(problem, param_hint=f"'{option}'")
+    """Raise, before any work, if the file cannot or should not be written; see `check_output`."""
+    from equipoise._files import check_output
+
+    given = [source for source in inputs if source is not None]
+    remedy = "pass --force to overwrite it"
+    try:
+        check_output(out, given, force=force, remedy=remedy, endings=endings)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=f"'{option}'") from None
+
+
+def summed(
+    encoder: FrameEncoder,
+    y: NDArray[np.int64],
+    group: NDArray[np.int64],
+    prob: NDArray[np.float64],
+) -> AuditTable:
+    """Sum up rows of known label and group, both as positions, for `measure`."""
+    from equipoise.metrics import AuditTable
+
+    places = range(len(encoder.class_names))
+    table = AuditTable.from_arrays(y, prob, sensitive_features=group, labels=places)
+    groups = tuple(encoder.group_names[g] for g in table.groups)  # type: ignore[call-overload]
+    return dataclasses.replace(table, groups=groups, labels=encoder.class_names)
 
 
 def measure(
     encoder: FrameEncoder,
     label_counts: Sequence[Sequence[float]],
-    y: NDArray[np.int64],
-    group: NDArray[np.int64],
-    prob: NDArray[np.float64],
+    table: AuditTable,
     reference: Hashable,
 ) -> AuditReport:
-    """Audit rows of known label and group; PE compares with the rates of the training labels.
+    """Report on rows; PE compares with the rates of the training labels.
 
     `label_counts` are the numbers of training rows (group, class).
     `reference` is the group that PE compares the others with: where it has no rows, the largest.
     """
-    import numpy as np
+    from equipoise._inputs import shown
+    from equipoise.auditing import report_of
+    from equipoise.metrics import GroupRates, largest_group
 
-    from equipoise._inputs import decode, shown
-    from equipoise.auditing import audit
-    from equipoise.metrics import GroupRates
-
-    classes = encoder.class_names
     counts = {
-        encoder.group_names[g]: dict(zip(classes, label_counts[g], strict=True))
-        for g in sorted(set(group.tolist()))
+        name: dict(zip(encoder.class_names, own, strict=True))
+        for name, own in zip(encoder.group_names, label_counts, strict=True)
+        if name in table.groups
     }
     if reference not in counts:
-        largest = encoder.group_names[int(np.bincount(group).argmax())]
+        largest = largest_group(table)
         if len(counts) > 1:
             note(f"no row belongs to {shown(reference)}; PE compares with {shown(largest)}")
         reference = largest
     with notes(most=1):
-        return audit(
-            decode(y, classes),
-            prob,
-            sensitive_features=decode(group, encoder.group_names),
-            labels=classes,
-            base_rates=GroupRates.of_counts(counts),
-            reference_group=reference,
-        )
+        return report_of(table, base_rates=GroupRates.of_counts(counts), reference_group=reference)

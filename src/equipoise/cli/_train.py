@@ -16,6 +16,7 @@ from equipoise.cli._shared import (
     measure,
     reference_option,
     shrinkage_option,
+    summed,
 )
 from equipoise.cli._training_table import (
     COUNT,
@@ -147,9 +148,11 @@ def train(
     """
     check_out(out, force=force, inputs=(data,))
 
+    from equipoise._inputs import need
     from equipoise.datasets import Dataset
     from equipoise.training import GroupwiseMLPClassifier
 
+    need("torch", "train", what="equipoise.training")
     dataset = Dataset.from_frame(data, **columns)
     assert dataset.encoder is not None  # it was read from a table
     if isinstance(parameters["rho"], float) and len(dataset.group_names) != 2:
@@ -168,8 +171,8 @@ def train(
         model.fit(dataset.X[rows], labels[rows].tolist(), sensitive_features=groups[rows])
     prob = model.predict_proba(dataset.X[test], sensitive_features=groups[test])
     extra = saved_with(dataset, rows)
-    held_out = dataset.y[test], dataset.group[test], prob
-    report = measure(dataset.encoder, extra["label_counts"], *held_out, model.reference_group_)
+    held_out = summed(dataset.encoder, dataset.y[test], dataset.group[test], prob)
+    report = measure(dataset.encoder, extra["label_counts"], held_out, model.reference_group_)
     split = {"test_fraction": test_fraction, "seed": seed}
     model.save(out, extra={**extra, "split": split})
     _show(report, model, f"{len(test):,} of the {len(dataset.y):,} rows of {dataset.title}", out)

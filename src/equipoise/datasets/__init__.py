@@ -13,6 +13,7 @@ import os
 import numpy as np
 
 from equipoise.datasets._catalogue import ENTRIES, FILES, Entry
+from equipoise.datasets._cells import TypeOfColumn, as_type
 from equipoise.datasets._dataset import Dataset
 from equipoise.datasets._frame import Explained, FrameEncoder
 from equipoise.datasets._recipes import RECIPES
@@ -32,6 +33,8 @@ __all__ = [
     "Preprocessor",
     "Source",
     "Split",
+    "TypeOfColumn",
+    "as_type",
     "cache_dir",
     "entry_of",
     "load",

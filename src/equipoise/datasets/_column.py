@@ -5,17 +5,26 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import decimal
+import functools
 import hashlib
+import itertools
 import numbers
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from equipoise._inputs import MISSING, encode
-from equipoise.datasets._written import DATE_FORMS, EPOCH, NUMBER_FORM, PARSERS
+from equipoise.datasets._cells import as_text, iso_days, written_numbers
+from equipoise.datasets._written import DATE_FORMS, EPOCH, NUMBER_FORM, PARSERS, TRUTH
+
+if TYPE_CHECKING:
+    from equipoise.datasets._source import Source
 
 KINDS = ("number", "category", "text", "date", "drop")
+MAX_WIDTH = 1 << 20
+"""Columns of hashed text at most; a file could ask for any number."""
 _DAY = np.timedelta64(1, "D")
 
 
@@ -45,41 +54,49 @@ class Column:
 
     def check(self) -> None:
         """Raise if the fields do not fit together; they may come from a file."""
+        own, plain = dataclasses.astuple(self), dataclasses.astuple(Column("", ""))
+        good = all(
+            isinstance(value, type(wanted)) for value, wanted in zip(own, plain, strict=True)
+        )
+        good &= all(isinstance(category, str) for category in self.categories)
+        if not good or self.width > MAX_WIDTH:
+            raise ValueError(f"a column is described by {own!r:.200}")
         good = self.kind in KINDS and (self.kind != "text" or self.width > 0)
         if self.kind == "date":
             good &= self.written in DATE_FORMS
         elif self.written:
-            good &= self.kind == "number" and NUMBER_FORM.fullmatch(self.written) is not None
-        if not good or not isinstance(self.missing, int):
+            known = self.written == TRUTH or NUMBER_FORM.fullmatch(self.written) is not None
+            good &= self.kind == "number" and known
+        if not good:
             raise ValueError(f"column {self.name!r} has no kind, or one without what it needs")
 
-    def transform(self, array: NDArray[Any]) -> NDArray[np.float32]:
+    def transform(self, table: Source) -> NDArray[np.float32]:
         """Return the columns of X, (row, column)."""
-        array = plain_dates(array, self.name)
         if self.kind in ("number", "date"):
-            return self._numbers(array)[:, None]
-        codes, values = encode(as_texts(array), f"column {self.name!r}")
+            return self._numbers(table)[:, None]
+        codes, values = table.coded(self.name)
         # one row for each distinct value; the last is that of a missing one, whose code is -1
         rows = np.zeros((len(values) + 1, len(self.feature_names)), np.float32)
         if self.missing:
             rows[-1, -1] = 1
-        place = {category: j for j, category in enumerate(self.categories)}
-        for row, value in zip(rows, map(as_text, values), strict=False):
-            if self.kind == "text":
-                for word in value.casefold().split():
-                    row[_hash(word) % self.width] += 1
-            elif value in place:
-                row[place[value]] = 1
+        if self.kind == "text":
+            hashed = [_remembered(_hashed, as_text(value), self.width) for value in values]
+            at = np.repeat(np.arange(len(values)), np.array([*map(len, hashed)], np.int64))
+            place = np.fromiter(itertools.chain.from_iterable(hashed), np.int64)
+            np.add.at(rows, (at, place), 1)
+        else:
+            found = np.array(table.places(values, self.categories), np.int64)
+            known = np.flatnonzero(found >= 0)
+            rows[known, found[known]] = 1
         return np.asarray(rows[codes])
 
-    def _numbers(self, array: NDArray[Any]) -> NDArray[np.float32]:
-        own, row = parsed(array, self)
+    def _numbers(self, table: Source) -> NDArray[np.float32]:
+        own, row = self._parsed(table)
         if row is not None:
             what = f"{self.kind}s{f' written as {self.written}' * bool(self.written)}"
-            value = array[row]
             raise ValueError(
-                f"column {self.name!r} is of {what}, but row {row} has "
-                f"{value.item() if isinstance(value, np.generic) else value!r}; "
+                f"column {self.name!r} is of {what}, but row {table.start + row} has "
+                f"{table.value(self.name, row)!r}; "
                 "correct it, or leave it empty if it is missing"
             )
         with np.errstate(over="ignore"):
@@ -87,10 +104,24 @@ class Column:
         if np.isinf(result).any():
             row = int(np.argmax(np.isinf(result)))
             raise ValueError(
-                f"column {self.name!r}, row {row}: {own[row]} is infinite or too large; "
-                "replace it, or leave it empty if it is missing"
+                f"column {self.name!r}, row {table.start + row}: {own[row]} is infinite or too "
+                "large; replace it, or leave it empty if it is missing"
             )
         return result
+
+    def _parsed(self, table: Source) -> tuple[NDArray[Any], int | None]:
+        """Return the numbers, and the first row that has none."""
+        text = table.text(self.name)
+        if text is None:
+            return parsed(plain_dates(table[self.name], self.name), self)
+        own = None
+        if self.kind == "number":
+            own = written_numbers(text, self.written)
+        elif self.written == DATE_FORMS[0]:
+            own = iso_days(text)
+        if own is not None:
+            return own, None
+        return _parsed_values(*table.coded(self.name), self)
 
 
 def parsed(array: NDArray[Any], column: Column) -> tuple[NDArray[Any], int | None]:
@@ -102,13 +133,19 @@ def parsed(array: NDArray[Any], column: Column) -> tuple[NDArray[Any], int | Non
     percent = column.written.endswith("%")
     if kind in "iufb" and column.kind == "number" and not percent:
         return array, None
-    codes, values = encode(as_texts(array), f"column {column.name!r}")
+    return _parsed_values(*encode(as_texts(array), f"column {column.name!r}"), column)
+
+
+def _parsed_values(
+    codes: NDArray[Any], values: Sequence[Any], column: Column
+) -> tuple[NDArray[Any], int | None]:
+    percent = column.written.endswith("%")
     found = np.full(len(values) + 1, np.nan)
     wrong = []
     for i, value in enumerate(values):
         own = None
         if isinstance(value, str):
-            own = PARSERS[column.kind](value, column.written)
+            own = _remembered(PARSERS[column.kind], value, column.written)
             own = np.nan if own is None and value.strip() in MISSING else own
         elif column.kind == "number" and not percent and is_number(value):
             own = float(value)
@@ -119,14 +156,17 @@ def parsed(array: NDArray[Any], column: Column) -> tuple[NDArray[Any], int | Non
     return found[codes], int(np.argmax(np.isin(codes, wrong))) if wrong else None
 
 
+_cached = functools.lru_cache(1 << 15)(lambda function, text, how: function(text, how))
+
+
+def _remembered(function: Callable[[str, Any], Any], text: str, how: Any) -> Any:
+    """Return a function of a text; that of a short one is kept, as the next batch may have it."""
+    return _cached(function, text, how) if len(text) < 100 else function(text, how)
+
+
 def is_number(value: Any) -> bool:
     """Say whether a value is a number or a truth value, and no text."""
     return isinstance(value, numbers.Real | decimal.Decimal)
-
-
-def as_text(value: Any) -> str:
-    """Return the text of a category: 1 and 1.0 are the same, as a missing value makes floats."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def as_texts(array: NDArray[Any]) -> NDArray[Any]:
@@ -169,6 +209,11 @@ def _in_utc(value: Any) -> Any:
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
         return value.astimezone(datetime.UTC).replace(tzinfo=None)
     return value
+
+
+def _hashed(text: str, width: int) -> tuple[int, ...]:
+    """Return the column of each word of a text."""
+    return tuple(_hash(word) % width for word in text.casefold().split())
 
 
 def _hash(word: str) -> int:

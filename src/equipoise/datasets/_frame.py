@@ -16,12 +16,12 @@ from equipoise._inputs import (
     encode,
     encode_groups,
     from_plain,
-    recode,
     refuse_missing,
     shown,
     to_plain,
 )
-from equipoise.datasets._column import KINDS, Column, as_text
+from equipoise.datasets._cells import as_text
+from equipoise.datasets._column import KINDS, Column
 from equipoise.datasets._reading import read_column
 from equipoise.datasets._source import Source
 
@@ -45,27 +45,22 @@ def _positions(
     table: Source, columns: Sequence[str], known: Sequence[Hashable]
 ) -> NDArray[np.int64]:
     """Return each row's position among the known values; -1 if it is missing or not there."""
-    codes, values = encode_groups({name: table[name] for name in columns}, allow_missing=True)
     # compared as text: one stray word turns a whole column of numbers into text
-    return recode(codes, [*map(_key, values)], [*map(_key, known)]).astype(np.int64)
-
-
-def _key(value: Any) -> Any:
-    return tuple(as_text(v) for v in value) if isinstance(value, tuple) else as_text(value)
-
-
-def _array(table: Source, column: Column) -> NDArray[Any]:
-    """Return a column as it was fitted: text that looks like another number stays text.
-
-    In a CSV file, a few rows of a column of 1.234.567 and 1.234 may all look like 1.234.
-    """
-    if not column.written or not table.title:  # only files have a title
-        return table[column.name]
-    from equipoise._files import texts
-
-    table.check(column.name)
-    raw = table.arrow(typed=False).column(column.name)
-    return np.asarray(texts(raw).to_numpy()) if str(raw.type) == "string" else table[column.name]
+    keys = [tuple(map(as_text, v if isinstance(v, tuple) else (v,))) for v in known]
+    codes = np.zeros(table.rows, np.int64)
+    found: dict[tuple[str, ...], int] = {(): 0}
+    for j, name in enumerate(columns):
+        texts = {key[j]: None for key in keys}
+        local, values = table.coded(name)
+        own = np.array([*table.places(values, [*texts]), -1], np.int64)[local]
+        at = {text: i for i, text in enumerate(texts)}
+        # by the place of the columns before, then that of the text; -1 is the last
+        longer = {key[: j + 1]: None for key in keys}
+        lookup = np.full((len(found) + 1, len(texts) + 1), -1, np.int64)
+        for i, key in enumerate(longer):
+            lookup[found[key[:j]], at[key[j]]] = i
+        codes, found = lookup[codes, own], {key: i for i, key in enumerate(longer)}
+    return codes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +102,7 @@ class FrameEncoder:
             if column.kind == "drop":
                 continue
             stop = start + len(column.feature_names)
-            X[:, start:stop] = column.transform(_array(table, column))
+            X[:, start:stop] = column.transform(table)
             start = stop
         return X
 
@@ -174,8 +169,10 @@ class FrameEncoder:
             classes, group, groups = (
                 tuple(map(from_plain, data[k])) for k in ("class_names", "group", "group_names")
             )
+            if not all(isinstance(name, str) for name in (data["label"], *group)):
+                raise TypeError("the label and the groups must be names of columns")
             return cls(columns, data["label"], classes, group, groups)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"damaged encoder: {error!r}") from None
 
 

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise._inputs import MISSING, InputError, encode, shown
-from equipoise.datasets._column import Column, as_text, as_texts, is_number, parsed, plain_dates
-from equipoise.datasets._written import DATE_FORMS, Guess, guess_dates, guess_numbers
+from equipoise.datasets._cells import as_text
+from equipoise.datasets._column import Column, as_texts, is_number, parsed, plain_dates
+from equipoise.datasets._written import DATE_FORMS, TRUTH, Guess, guess_dates, guess_numbers
 
 ID_ROWS = 20
 """Values that all differ are taken for ids if there are more of them than this."""
@@ -119,7 +120,8 @@ def _as_asked(array: NDArray[Any], name: str, kind: str) -> Column:
         guess = _guess(kind, _texts(encode(array, f"column {name!r}")[1]))
     if kind == "date" and guess is not None and guess.doubt:
         raise _refused(name, kind, guess.doubt, "write dates as YYYY-MM-DD", "category")
-    guess = guess or Guess(DATE_FORMS[0] if kind == "date" else "")
+    truth = TRUTH if array.dtype.kind == "b" else ""
+    guess = guess or Guess(DATE_FORMS[0] if kind == "date" else truth)
     column = Column(name, kind, written=guess.form, note=_how(array, kind, guess))
     own, row = parsed(array, column)
     if row is not None:

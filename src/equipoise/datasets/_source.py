@@ -1,8 +1,4 @@
-"""A table, from memory or from files, as NumPy columns by name.
-
-The type of a column of a CSV file follows from its values alone: numbers if all are, else true and
-false, else text.
-"""
+"""A table, from memory or from files, as columns by name."""
 
 from __future__ import annotations
 
@@ -14,16 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise._files import is_path
-from equipoise._inputs import check_column
+from equipoise._inputs import check_column, encode
+from equipoise.datasets._cells import as_text, coded, places, typed
+from equipoise.datasets._column import as_texts, plain_dates
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# a leading zero makes it a code, not a number: 01234 is not 1234
-_NUMBER = r"(?i)^[+-]?(((0|[1-9]\d*)(\.\d*)?|\.\d+)(e[+-]?\d+)?|inf(inity)?)$"
-# an integer too long for 64 bits is a name: as a number it would lose its last digits
-_LONG = r"^[+-]?\d{19,}$"
-_INTEGER = r"^[+-]?\d{1,18}$"
+    from equipoise._files import Reader
 
 
 class Source:
@@ -37,6 +31,8 @@ class Source:
         Number of rows.
     title
         What messages call the files; empty for a table in memory.
+    start
+        Number of the first row, where these are some of the rows of files.
     """
 
     def __init__(
@@ -45,9 +41,11 @@ class Source:
         self.names = list(names)
         self.rows = rows
         self.title = title
+        self.start = 0
         self._read = read
         self._columns: dict[str, NDArray[Any]] = {}
-        self._file: tuple[pa.Table, bool] | None = None
+        self._files: pa.Table | None = None
+        self._is_csv = False
 
     def check(self, name: str) -> None:
         """Raise if there is no such column, and name the nearest."""
@@ -58,6 +56,46 @@ class Source:
         if name not in self._columns:
             self._columns[name] = self._read(name)
         return self._columns[name]
+
+    def text(self, name: str) -> pa.ChunkedArray | None:
+        """Return the texts of a column of files, null where missing; None if it is no text."""
+        from equipoise._files import texts
+
+        column = self._strings(name)
+        return None if column is None else texts(column)
+
+    def coded(self, name: str) -> tuple[NDArray[Any], list[Any]]:
+        """Return each row's place in a list of distinct values, -1 if missing, and that list."""
+        column = self.text(name) if self._is_csv else self._strings(name)
+        if column is None:
+            array = as_texts(plain_dates(self[name], name))
+            return encode(array, f"column {name!r}")
+        return coded(column)
+
+    def places(self, values: Sequence[Any], known: Sequence[str]) -> list[int]:
+        """Return the place of each value of a column among known texts; -1 if it is not there."""
+        if self._is_csv:
+            return places(values, known)
+        index = {text: i for i, text in enumerate(known)}
+        return [index.get(as_text(value), -1) for value in values]
+
+    def value(self, name: str, row: int) -> Any:
+        """Return one value, for messages."""
+        text = self.text(name)
+        value = self[name][row] if text is None else text[row].as_py()
+        return value.item() if isinstance(value, np.generic) else value
+
+    def _strings(self, name: str) -> pa.ChunkedArray | None:
+        import pyarrow as pa
+
+        self.check(name)
+        if self._files is None:
+            return None
+        column = self._files.column(name)
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            return None
+        return column.cast(kind)
 
     @classmethod
     def of(cls, data: Any) -> Source:
@@ -86,33 +124,26 @@ class Source:
 
         with reader(data) as files:
             table = pa.Table.from_batches(files.batches(), files.schema)
-        is_text, title = files.is_text, files.name
-        # these hold the row names of pandas
-        names = [n for n in files.names if is_text or not n.startswith("__index_level_")]
+        return cls.of_rows(table, files)
+
+    @classmethod
+    def of_rows(cls, table: pa.Table, files: Reader, start: int = 0) -> Source:
+        """Take rows that were read from files; `start` is the number of the first."""
+        from equipoise._files import texts
+
+        is_csv = files.is_text
 
         def read(name: str) -> NDArray[Any]:
             column = table.column(name)
-            return (
-                _typed(column) if is_text else _converted(nw.from_native(column, series_only=True))
-            )
+            if is_csv:
+                return typed(texts(column))
+            return _converted(nw.from_native(column, series_only=True))
 
-        source = cls(names, table.num_rows, read, title)
-        source._file = table, is_text
+        # these hold the row names of pandas
+        names = [n for n in files.names if is_csv or not n.startswith("__index_level_")]
+        source = cls(names, table.num_rows, read, files.name)
+        source._files, source._is_csv, source.start = table, is_csv, start
         return source
-
-    def arrow(self, *, typed: bool) -> pa.Table:
-        """Return all columns of the files: those of CSV as text, or with the types found."""
-        import pyarrow as pa
-
-        assert self._file is not None
-        table, is_text = self._file
-        if typed and is_text:
-            for i, name in enumerate(table.column_names):
-                if name:
-                    # NaN is what NumPy has where a number is missing
-                    own = pa.array(self[name], from_pandas=True)
-                    table = table.set_column(i, name, own)
-        return table
 
 
 def _converted(series: nw.Series[Any]) -> NDArray[Any]:
@@ -122,26 +153,3 @@ def _converted(series: nw.Series[Any]) -> NDArray[Any]:
     elif series.dtype == nw.Decimal:
         series = series.cast(nw.Float64)
     return series.to_numpy()
-
-
-def _typed(column: pa.ChunkedArray) -> NDArray[Any]:
-    """Turn text into integers, floats (NaN where missing), truth values, or text and None."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from equipoise._files import texts
-
-    text = texts(column)
-    missing = text.null_count > 0
-
-    def all_match(pattern: str) -> bool:
-        return pc.all(pc.match_substring_regex(text, pattern)).as_py() is not False
-
-    if all_match(_NUMBER) and not pc.any(pc.match_substring_regex(text, _LONG)).as_py():
-        plain = pc.replace_substring_regex(text, r"^\+", "")
-        whole = len(text) and not missing and all_match(_INTEGER)
-        numbers = plain.cast(pa.int64() if whole else pa.float64())
-        return np.asarray(numbers.to_numpy())
-    if all_match(r"(?i)^(true|false)$"):
-        text = pc.equal(pc.utf8_lower(text), "true")
-    return np.asarray(text.to_numpy())

@@ -51,6 +51,8 @@ class Guess:
 # --- numbers ---------------------------------------------------------------------------------
 
 
+TRUTH = "true/false"
+"""The form of numbers that are truth values."""
 NUMBER_FORM = re.compile(rf"(?P<currency>{_CURRENCY})?1(?P<t>[,. '])234(?P<d>[.,])5(?P<percent>%)?")
 
 
@@ -82,7 +84,7 @@ def _form(name: str) -> _Form:
 
 @functools.cache
 def _body(thousands: str, decimal: str) -> re.Pattern[str]:
-    t, d = re.escape(thousands), re.escape(decimal)
+    t, d = f"[{thousands}]", f"[{decimal}]"
     whole = rf"(?:0|[1-9]\d{{0,17}}|[1-9]\d{{0,2}}(?:{t}\d{{3}})+)"
     return re.compile(rf"(?:{whole}(?:{d}\d*)?|{d}\d+)")
 
@@ -121,10 +123,27 @@ def number_of(text: str, form: str) -> float | None:
     >>> number_of("(34,800.77)", "1,234.5"), number_of("12,5", "1,234.5"), number_of("12,5", "")
     (-34800.77, None, None)
     """
-    if form:
+    if form == TRUTH and text.strip().lower() in ("true", "false"):
+        return float(text.strip().lower() == "true")
+    if form not in ("", TRUTH):
         return _value(_shell(text), _form(form))
     text = text.strip()
     return float(text) if _PLAIN.fullmatch(text) else None
+
+
+def plain_pattern(form: str) -> tuple[str, str, str]:
+    """Return a pattern of most texts of a form, the signs that are no digits, and the decimal mark.
+
+    The pattern is one that PyArrow takes too. A text that it does not match may still be a number,
+    such as (1,234.5).
+    """
+    if form == TRUTH:
+        return "", "", ""
+    own = _form(form)
+    body = _body(own.thousands, own.decimal).pattern
+    currency = f"[{own.currency}]?" * bool(own.currency)
+    signs = own.thousands + own.currency + "%" * own.percent
+    return rf"^-?{currency}{body}{'%' * own.percent}$", signs, own.decimal
 
 
 def guess_numbers(texts: Sequence[str]) -> Guess | None:

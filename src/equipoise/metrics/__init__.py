@@ -41,6 +41,7 @@ from equipoise.metrics._proportional_equality import (
     ratio,
     stacked_proportional_equality,
 )
+from equipoise.metrics._saved import TABLE_FORMAT, check_sources
 from equipoise.metrics._scorers import (
     GroupScorer,
     neg_calibration_gap,
@@ -57,6 +58,7 @@ __all__ = [
     "METRICS",
     "PRODUCTS",
     "SUMS",
+    "TABLE_FORMAT",
     "UNIT",
     "Array",
     "AuditTable",
@@ -68,6 +70,7 @@ __all__ = [
     "accuracy",
     "brier_score",
     "by_group",
+    "check_sources",
     "classwise_calibration_error",
     "curve",
     "data_counts",

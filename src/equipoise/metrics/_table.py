@@ -10,7 +10,7 @@ Where rows have weights or clusters, second moments over units (rows or clusters
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,12 +25,13 @@ from equipoise._inputs import (
     column_names,
     encode_groups,
     encode_labels,
-    from_plain,
     matrix,
     probability_slice,
     same_length,
-    to_plain,
+    too_many_groups,
 )
+from equipoise.metrics._checks import refuse_impossible
+from equipoise.metrics._saved import fingerprint_of, plain_table, read_table
 from equipoise.metrics._sums import (
     BLOCKS,
     CELLS,
@@ -68,6 +69,8 @@ class AuditTable:
         Whether rows belong to clusters. Then the sums over units are of clusters, not of rows.
     pooled_units
         With clusters, the sums over units where all groups are one: a cluster may be in several.
+    sources
+        Fingerprints of the saved tables that it was read from or added up from.
 
     Examples
     --------
@@ -85,6 +88,7 @@ class AuditTable:
     sums: Mapping[str, Array]
     clustered: bool = False
     pooled_units: Mapping[str, Array] | None = None
+    sources: frozenset[str] = frozenset()
 
     @classmethod
     def from_arrays(
@@ -100,6 +104,7 @@ class AuditTable:
         y_pred: Any = None,
         blocks: Iterable[str] = BLOCKS,
         clusters: Any = None,
+        most_groups: int | None = None,
     ) -> AuditTable:
         """Sum up labels and probabilities held in memory, a slice at a time.
 
@@ -126,6 +131,8 @@ class AuditTable:
             Names of the blocks of sums to fill; fewer are faster.
         clusters
             Id of the cluster that each row belongs to, such as a person with several rows.
+        most_groups
+            Largest number of groups; more are refused before any row is summed up.
         """
         given_blocks = chosen_blocks(
             blocks, weighted=sample_weight is not None, clustered=clusters is not None
@@ -147,6 +154,8 @@ class AuditTable:
         pred = None if y_pred is None else encode_labels(y_pred, k, resolved, "y_pred")[0]
         if sensitive_features is not None:
             group, groups = encode_groups(sensitive_features)
+            if most_groups is not None and len(groups) > most_groups:
+                raise too_many_groups("sensitive_features", most_groups, len(groups))
         same_length(n, y_true=y, y_pred=pred, sensitive_features=group)
         weight = check_weights(sample_weight, n)
         cluster = check_clusters(clusters, n)
@@ -246,7 +255,9 @@ class AuditTable:
             sums[name] = array[index]
         chosen = self.groups[groups]
         pooled = self.pooled_units if chosen == self.groups else None
-        return dataclasses.replace(self, groups=chosen, sums=sums, pooled_units=pooled)
+        return dataclasses.replace(
+            self, groups=chosen, sums=sums, pooled_units=pooled, sources=frozenset()
+        )
 
     def as_weighted(self) -> AuditTable:
         """Return an unweighted table as that of the same rows with weights of 1."""
@@ -276,6 +287,49 @@ class AuditTable:
         disjoint_clusters
             Promise that no cluster has rows in both tables, which clustered tables need.
         """
+        return AuditTable.total([self, other], disjoint_clusters=disjoint_clusters)
+
+    @classmethod
+    def total(cls, tables: Sequence[AuditTable], *, disjoint_clusters: bool = False) -> AuditTable:
+        """Return the table of the rows of all, in time linear in their groups.
+
+        Parameters
+        ----------
+        tables
+            One or more tables of different rows, with the same labels, bins and blocks.
+        disjoint_clusters
+            As in `add`.
+        """
+        first, *more = tables
+        for other in more:
+            first._check_alike(other, disjoint_clusters=disjoint_clusters)
+        if not more:
+            return first
+        if len({table.weighted for table in tables}) > 1:
+            first, *more = tables = [table.as_weighted() for table in tables]
+        if any(table.sums.keys() != first.sums.keys() for table in more):
+            raise ValueError("tables filled with different blocks cannot be added")
+        groups = _all_groups([table.groups for table in tables])
+        place = {group: i for i, group in enumerate(groups)}
+        at = [[place[group] for group in table.groups] for table in tables]
+        sums = {}
+        for name, own in first.sums.items():
+            sums[name] = zeros(name, (len(groups), *own.shape[1:]), weighted=first.weighted)
+            for table, where in zip(tables, at, strict=True):
+                sums[name][where] += table.sums[name]
+        every = [table.pooled_units for table in tables if table.pooled_units is not None]
+        pooled = None
+        if len(every) == len(tables):
+            pooled = {name: np.sum([units[name] for units in every], axis=0) for name in every[0]}
+        return dataclasses.replace(
+            first,
+            groups=groups,
+            sums=sums,
+            pooled_units=pooled,
+            sources=frozenset().union(*(table.sources for table in tables)),
+        )
+
+    def _check_alike(self, other: AuditTable, *, disjoint_clusters: bool) -> None:
         for what in ("labels", "n_bins"):
             mine, theirs = getattr(self, what), getattr(other, what)
             if mine != theirs:
@@ -293,29 +347,6 @@ class AuditTable:
                 "these would count as independent; audit all rows together, or, if no cluster is "
                 "in both, use a.add(b, disjoint_clusters=True)"
             )
-        if self.weighted != other.weighted:
-            mine, theirs = self.as_weighted(), other.as_weighted()
-            return mine.add(theirs, disjoint_clusters=disjoint_clusters)
-        if self.sums.keys() != other.sums.keys():
-            raise ValueError("tables filled with different blocks cannot be added")
-        groups = self.groups
-        if not set(other.groups) <= set(groups):
-            try:
-                groups = tuple(sorted({*groups, *other.groups}))  # type: ignore[type-var]
-            except TypeError:
-                raise ValueError(
-                    f"groups {self.groups!r} and {other.groups!r} are of different kinds"
-                ) from None
-        sums = {}
-        for name in self.sums:
-            total = zeros(name, (len(groups), *self.sums[name].shape[1:]), weighted=self.weighted)
-            for table in (self, other):
-                total[[groups.index(g) for g in table.groups]] += table.sums[name]
-            sums[name] = total
-        pooled = None
-        if self.pooled_units is not None and other.pooled_units is not None:
-            pooled = {name: v + other.pooled_units[name] for name, v in self.pooled_units.items()}
-        return dataclasses.replace(self, groups=groups, sums=sums, pooled_units=pooled)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, AuditTable):
@@ -337,73 +368,53 @@ class AuditTable:
             f"labels={self.labels!r}, n_bins={self.n_bins})"
         )
 
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of its sums, and a name: the same for two tables of the same rows."""
+        return fingerprint_of(self)
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the table as plain numbers, strings and lists, ready for JSON."""
-        return {
-            "format": "equipoise.AuditTable/1",
-            "groups": [to_plain(g) for g in self.groups],
-            "labels": [to_plain(v) for v in self.labels],
-            "n_bins": self.n_bins,
-            "weighted": self.weighted,
-            "clustered": self.clustered,
-            "sums": {name: array.tolist() for name, array in self.sums.items()},
-            "pooled_units": None
-            if self.pooled_units is None
-            else {name: array.tolist() for name, array in self.pooled_units.items()},
-        }
+        """Return the table as plain numbers, strings and lists, ready for JSON.
+
+        A digest shows whether it was changed; `sources` has its own fingerprint, and those of the
+        saved tables that it was added up from.
+        """
+        return plain_table(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> AuditTable:
-        """Read what `to_dict` wrote; anything else is refused."""
-        if not isinstance(data, Mapping) or data.get("format") != "equipoise.AuditTable/1":
-            raise ValueError("not an audit table: expected 'format': 'equipoise.AuditTable/1'")
+        """Read what `to_dict` wrote; anything else is refused, and so are sums that no rows have.
+
+        >>> saved = AuditTable.from_arrays([0, 1], [0.2, 0.7]).to_dict()
+        >>> AuditTable.from_dict({**saved, "n_bins": 14})
+        Traceback (most recent call last):
+        ValueError: damaged audit table: its digest does not match, so it was changed; ...
+        """
+        table = cls(**read_table(data))
+        refuse_impossible(table)
+        return table
+
+
+def _all_groups(each: Sequence[tuple[Hashable, ...]]) -> tuple[Hashable, ...]:
+    """Return the groups of all tables: those of the first if it has all, else in sorted order."""
+    groups = dict.fromkeys(group for own in each for group in own)
+    if len(groups) == len(each[0]):
+        return each[0]
+    try:
+        return tuple(sorted(groups))  # type: ignore[type-var]
+    except TypeError:
+        one, other = _unlike(list(groups))
+        raise ValueError(f"groups {one!r} and {other!r} are of different kinds") from None
+
+
+def _unlike(groups: Sequence[Any]) -> tuple[Any, Any]:
+    """Return two groups that cannot be sorted."""
+    for group in groups:
         try:
-            groups = tuple(from_plain(g) for g in data["groups"])
-            labels = tuple(from_plain(v) for v in data["labels"])
-            n_bins, weighted, raw = data["n_bins"], data["weighted"], dict(data["sums"])
-            clustered, units = data["clustered"], data["pooled_units"]
-            units = None if units is None else dict(units)
-            check_bins(n_bins)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"damaged audit table: {error!r}") from None
-        for what, value in (("weighted", weighted), ("clustered", clustered)):
-            if not isinstance(value, bool):
-                raise ValueError(f"damaged audit table: {what} is {value!r}")
-        asked = {SUMS[name].block for name in raw if name in SUMS} & BLOCKS
-        blocks = chosen_blocks(asked, weighted=weighted, clustered=clustered)
-        if raw.keys() != {name for name, spec in SUMS.items() if spec.block in blocks}:
-            raise ValueError(f"damaged audit table: sums {sorted(raw)}")
-        if units is not None and not (clustered and units.keys() == _unit_names(raw)):
-            raise ValueError(f"damaged audit table: pooled_units {sorted(units)}")
-        for what, values in (("groups", groups), ("labels", labels)):
-            if len(set(values)) < max(1, len(values)):
-                raise ValueError(f"damaged audit table: {what} {values!r}")
-        size = {"k": len(labels), "b": n_bins}
-
-        def read(name: str, values: Any, rows: int) -> Array:
-            shape = (rows, *(size[axis] for axis in SUMS[name].axes))
-            kind = zeros(name, (), weighted=weighted).dtype
-            array = np.array(values, dtype=object)
-            numbers = (int, float) if kind == np.float64 else int
-            signed = SUMS[name].signed
-            if array.shape != shape or not all(
-                isinstance(v, numbers)
-                and not isinstance(v, bool)
-                and (signed or v >= 0)
-                and abs(v) < float("inf")
-                for v in array.ravel()
-            ):
-                raise ValueError(f"damaged audit table: {name} is not {shape} sums")
-            return array.astype(kind)
-
-        sums = {name: read(name, values, len(groups)) for name, values in raw.items()}
-        if units is not None:
-            units = {name: read(name, values, 1) for name, values in units.items()}
-        return cls(groups, labels, n_bins, weighted, sums, clustered, units)
-
-
-def _unit_names(sums: Iterable[str]) -> set[str]:
-    return {name for name in sums if SUMS[name].block == "units"}
+            _ = group < groups[0]
+        except TypeError:
+            return groups[0], group
+    return groups[0], groups[-1]
 
 
 def _same(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:

@@ -59,14 +59,16 @@ def as_csv(table: Table) -> str:
 
 
 def rich_table(table: Table, title: str, notes: Sequence[str], width: int) -> RichTable:
-    """Return the table for a terminal of some width, above some of its notes."""
+    """Return the table for a terminal of some width, above some of its notes.
+
+    It is printed by a console without markup.
+    """
     from rich import box
-    from rich.markup import escape
     from rich.table import Table as RichTable
 
     found = RichTable(
-        title=escape(title),
-        caption=escape(" ".join(notes)) or None,
+        title=title,
+        caption=" ".join(notes) or None,
         box=box.SIMPLE_HEAD,
         title_justify="left",
         caption_justify="left",
@@ -83,9 +85,9 @@ def rich_table(table: Table, title: str, notes: Sequence[str], width: int) -> Ri
     # words stay whole where there is room for that; no digit is ever cut off
     room = sum(longest) + 2 * len(longest) <= width
     for (name, _), least in zip(narrow, longest, strict=True):
-        found.add_column(escape(name), overflow="fold", min_width=least if room else None)
+        found.add_column(name, overflow="fold", min_width=least if room else None)
     for row in rows:
-        found.add_row(*map(escape, row))
+        found.add_row(*row)
     return found
 
 

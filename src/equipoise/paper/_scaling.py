@@ -11,11 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from equipoise._files import replace_file
 from equipoise.calibration import Problem, paper_temperatures, softmax
 from equipoise.datasets import Dataset, Part, Split
 from equipoise.metrics import METRICS, AuditTable, stacked_proportional_equality
-from equipoise.sweep import RunPart, Sweep, encode, fingerprint, is_damaged
+from equipoise.sweep import RunPart, Sweep, damage, encode, fingerprint, write_part
 from equipoise.training import Bar, Config, epochs_of, run_column, torch_threads
 
 if TYPE_CHECKING:
@@ -35,13 +34,13 @@ def recipe_files(
     for seed in sweep.seeds:
         key = RunPart(sweep, seed, (_config(sweep, seed),), mark).key
         files[seed] = Path(folder) / "recipe" / f"{key}.parquet"
-    missing = [s for s, path in files.items() if not path.exists() or is_damaged(path, path.stem)]
+    missing = [s for s, path in files.items() if not path.exists() or damage(path)]
     if missing:
         with Bar(progress, sweep.max_epochs * len(missing), len(missing), "recipe") as advance:
             for seed in missing:
                 path = files[seed]
                 path.parent.mkdir(exist_ok=True)
-                replace_file(path, encode(by_recipe(data, sweep, seed), path.stem))
+                write_part(path, encode(by_recipe(data, sweep, seed), path.stem))
                 advance(sweep.max_epochs)
     return list(files.values())
 

@@ -37,6 +37,7 @@ FORMAT = 1
 """Raised when the same description gives other numbers or other parts."""
 
 MEASURED = ("accuracy", "pe", "ece", "log_loss", "pe_deterministic")
+COLUMNS = (*MEASURED, "epoch", "n_epochs", "val_log_loss")
 
 NUMBERS = 1 << 23
 """Probabilities that are measured at a time: 64 MB."""

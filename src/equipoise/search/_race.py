@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from equipoise.metrics import pareto_mask
 from equipoise.search._choice import within_slack
-from equipoise.search._part import MEASURED, SearchData, SearchPart, Settings
+from equipoise.search._part import COLUMNS, SearchData, SearchPart, Settings
 from equipoise.search._plan import Trial, disjoint_parts, half, stages_of
 from equipoise.search._results import Limits, Tradeoffs
 from equipoise.sweep import PartFolder, Work
@@ -153,18 +153,15 @@ class Race:
         return sum(p.runs for p in every if self.store.has(p.key)), self.runs()
 
     def _columns(self) -> dict[str, Floats]:
-        from pyarrow import parquet
-
         ways = [w or "none" for w in self.settings.calibrate]
         total = sum(len(cut.held_out) for cut in self.data.cuts)
         shape = (total, len(self.trials), len(ways))
-        names = (*MEASURED, "epoch", "n_epochs", "val_log_loss")
-        columns = {name: np.full(shape, np.nan) for name in names}
+        columns = {name: np.full(shape, np.nan) for name in COLUMNS}
         for stage, alive in zip(self.stages, self.alive, strict=False):
             for part in (p for cut in stage for p in self._parts(cut, alive)):
                 if not self.store.has(part.key):
                     continue
-                table = parquet.read_table(self.store.path(part.key))
+                table = self.store.table(part.key)
                 way = np.array([ways.index(w) for w in table["calibrate"].to_pylist()])
                 at = table["split"].to_numpy(), table["trial"].to_numpy(), way
                 for name, values in columns.items():

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise._inputs import from_plain, to_plain
+from equipoise.search._part import COLUMNS
 from equipoise.search._plan import Trial
 from equipoise.search._results import Tradeoffs
+from equipoise.training import SCALINGS
 
 
 def results_to_file(found: Tradeoffs) -> tuple[dict[str, Any], dict[str, NDArray[np.float64]]]:
@@ -33,11 +35,18 @@ def results_from_file(about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any
     trials = [Trial(*from_plain(t)) for t in about["trials"]]
     columns = {name: arrays[f"results.{name}"] for name in about["columns"]}
     calibrate = tuple(about["calibrations"])
-    shape = (len(about["apart"]), len(trials), len(calibrate))
-    if any(values.shape != shape for values in columns.values()):
+    splits, apart, trainings = about["splits"], about["apart"], about["trainings"]
+    shape, numbers = (len(apart), len(trials), len(calibrate)), set(range(len(apart)))
+    if (
+        any(values.shape != shape or values.dtype.kind != "f" for values in columns.values())
+        or not {*COLUMNS} <= columns.keys()
+        or not set(calibrate) <= set(SCALINGS)
+        or not all(isinstance(t.lam, float | int) for t in trials)
+    ):
         raise ValueError("its results do not fit its configurations")
-    lists = about["splits"], about["apart"], about["trainings"]
-    return Tradeoffs(trials, columns, calibrate, *lists, float(about["ratio"]))
+    if not all(set(own) <= numbers for own in (splits, *apart)) or len(trainings) != len(apart):
+        raise ValueError("its splits do not fit its results")
+    return Tradeoffs(trials, columns, calibrate, splits, apart, trainings, float(about["ratio"]))
 
 
 def flat(values: Mapping[str, Any]) -> dict[str, Any]:

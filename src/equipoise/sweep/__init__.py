@@ -11,15 +11,9 @@ A sweep that was stopped or killed runs only the missing parts when it is run ag
 """
 
 from equipoise.sweep._execution import Step, Work, check_engine, plan, run, run_stages
-from equipoise.sweep._folder import (
-    OtherFolder,
-    PartFolder,
-    encode,
-    is_damaged,
-    processor,
-    versions,
-)
+from equipoise.sweep._folder import OtherFolder, PartFolder
 from equipoise.sweep._grid import CONTROL_STEP, RunPart, Sweep, fingerprint, fingerprint_of
+from equipoise.sweep._part_file import damage, encode, processor, versions, write_part
 from equipoise.sweep._store import Store
 
 __all__ = [
@@ -32,13 +26,14 @@ __all__ = [
     "Sweep",
     "Work",
     "check_engine",
+    "damage",
     "encode",
     "fingerprint",
     "fingerprint_of",
-    "is_damaged",
     "plan",
     "processor",
     "run",
     "run_stages",
     "versions",
+    "write_part",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 import socket
 import threading
 import time
@@ -12,10 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from equipoise._inputs import need
+from equipoise._inputs import counted, need
 from equipoise.datasets import Dataset
-from equipoise.sweep._folder import PartFolder, encode
+from equipoise.sweep._folder import PartFolder
 from equipoise.sweep._grid import Sweep, fingerprint
+from equipoise.sweep._part_file import current_versions, encode, version_text
 from equipoise.sweep._store import Store
 from equipoise.training import LOSSES, Bar, Loss, run_in_threads, torch_threads
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 POLL = 1.0
 """Seconds between checks of a part that another process has claimed."""
+
+ANSWER = 5.0
+"""Seconds in which a Ray cluster has to answer."""
 
 RETRIES = 5
 """Restarts by Ray of a part whose worker or node died."""
@@ -196,9 +201,29 @@ def check_engine(engine: str, address: str | None, workers: int | None) -> None:
 def _missing(work: Sequence[Work]) -> list[Work]:
     """Return the parts that are not done; files that are damaged are set aside."""
     for store in {id(w.store): w.store for w in work}.values():
-        for path in store.set_aside_damaged(w.part.key for w in work if w.store is store):
-            warnings.warn(f"a damaged part was set aside as {path}, and is run again", stacklevel=4)
+        own = [w for w in work if w.store is store]
+        for path, problem in store.set_aside_damaged(w.part.key for w in own).items():
+            warnings.warn(
+                f"a damaged part was set aside as {path}, and is run again: {problem}", stacklevel=4
+            )
+        _warn_of_versions(store, own)
     return [w for w in work if not w.done()]
+
+
+def _warn_of_versions(store: PartFolder, work: Sequence[Work]) -> None:
+    """Warn where parts were made with several versions, those counted that are yet to be made."""
+    done = [w.part.key for w in work if w.done()]
+    made = store.versions(done)
+    if len(done) < len(work):
+        now = version_text(current_versions())
+        made[now] = made.get(now, 0) + len(work) - len(done)
+    if len(made) > 1:
+        each = "; ".join(f"{counted(n, 'part')} with {versions}" for versions, n in made.items())
+        warnings.warn(
+            f"{store.folder} mixes versions, whose numbers may differ in their last digits "
+            f"({each}); to have one version, remove the folder and run all again",
+            stacklevel=5,
+        )
 
 
 def compute(
@@ -327,18 +352,43 @@ _ENGINES = {"local": _local, "ray": _ray}
 
 def _host_and_port(address: str) -> tuple[str, int] | None:
     host, _, port = address.removeprefix("ray://").rpartition(":")
-    return (host.strip("[]"), int(port)) if host and port.isdigit() else None
+    is_port = port.isdecimal() and len(port) <= 5 and int(port) < 1 << 16
+    return (host.strip("[]"), int(port)) if host and is_port else None
 
 
 def _knock(address: str) -> None:
-    """Raise where nothing listens at host:port; Ray would try for minutes."""
+    """Raise unless a gRPC server listens at host:port, as Ray's do; Ray would try for minutes.
+
+    Such a server speaks HTTP/2 and so answers its greeting with its settings.
+    """
+    if address == "auto":
+        address = os.environ.get("RAY_ADDRESS", "")
     place = _host_and_port(address)
     if place is None:
         return
+    remedy = "give the port of the head node (6379 unless it was started with another)"
+    end = time.monotonic() + ANSWER
     try:
-        socket.create_connection(place, timeout=10).close()
+        with socket.create_connection(place, timeout=ANSWER) as connection:
+            if os.environ.get("RAY_USE_TLS", "0") in ("1", "true"):
+                return  # it would wait for a handshake
+            connection.sendall(
+                b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+            )
+            answer = b""
+            while len(answer) < 4 and (left := end - time.monotonic()) > 0:
+                connection.settimeout(left)
+                if not (more := connection.recv(9)):
+                    break
+                answer += more
+    except TimeoutError as error:
+        raise ConnectionError(
+            f"no Ray cluster answers at {address} within {ANSWER:.0f} s ({error}); {remedy}"
+        ) from None
     except OSError as error:
         raise ConnectionError(
             f"no Ray cluster answers at {address} ({error}); start one with: ray start --head, "
             "or leave the address out"
         ) from None
+    if answer[3:4] != b"\x04":  # the type of a frame of settings
+        raise ConnectionError(f"something else than a Ray cluster listens at {address}; {remedy}")

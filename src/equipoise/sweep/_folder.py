@@ -6,25 +6,25 @@ a changed description never reads an old file.
 
 from __future__ import annotations
 
-import importlib.metadata
+import itertools
 import json
 import os
-import platform
-import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from equipoise._files import replace_file, writing_to
+from equipoise._files import literal, regular_file, replace_file, writing_to
+from equipoise._inputs import shown
+from equipoise.sweep._part_file import damage, recorded, version_text, write_part
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
 LOG = "parts.log"
-VERSIONS = ("equipoise", "numpy", "torch")
 
 
 class PartFolder:
@@ -52,31 +52,37 @@ class PartFolder:
     ) -> None:
         self.folder, self.kind = Path(folder), kind
         path = self.folder / f"{kind}.json"
-        if about is not None and not path.exists():
-            self._create(path, about)
+        if about is not None:
+            self._check_log()
+            if not path.exists():
+                self._create(path, about)
         try:
-            self.about = json.loads(path.read_text("utf-8"))
-            held, data = dict(self.about[kind]), self.about["data"]
-            meant = dict(self.about.get("losses", {} if about is None else about["losses"]))
+            self.about = json.loads(regular_file(path).read_text("utf-8"))
+            held, data = self.about[kind], self.about["data"]
+            meant = self.about.get("losses", {} if about is None else about["losses"])
+            made_as = self.about.get("format", 1)
+            for value, wanted in ((held, dict), (meant, dict), (made_as, int)):
+                if not isinstance(value, wanted):
+                    raise TypeError(f"{type(value).__name__} in the place of {wanted.__name__}")
         except (FileNotFoundError, NotADirectoryError):
             raise FileNotFoundError(
                 f"{self.folder} holds no {kind} ({path.name} is missing); run one into it, or name "
                 "another folder"
             ) from None
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise damaged(path, error) from None
         if about is None:
             return
         different = [k for k in {**held, **about[kind]} if held.get(k) != about[kind].get(k)]
-        made_as = self.about.get("format", 1)
-        changed = sorted(dict(meant.items() ^ about["losses"].items()))
+        losses = about["losses"]
+        changed = [n for n in sorted({**meant, **losses}) if meant.get(n) != losses.get(n)]
         if made_as != about["format"]:
             holds = (
                 f"results of a version whose numbers differ (format {made_as}, now "
                 f"{about['format']})"
             )
         elif different:
-            holds = f"another {kind} (its {', '.join(different)} differ)"
+            holds = f"another {kind} (its {', '.join(map(shown, different))} differ)"
         elif changed:
             holds = f"runs with another loss of the name {changed[0]!r}"
         elif data != about["data"]:
@@ -97,6 +103,11 @@ class PartFolder:
                 if mine and not path.exists():
                     replace_file(path, json.dumps(about, indent=1).encode())
 
+    def _check_log(self) -> None:
+        log = self.folder / LOG
+        if log.exists() and not log.is_file():
+            raise OSError(f"{log} is no file, and the log is to be written there; move it away")
+
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """Explain errors of writing to the folder."""
@@ -111,26 +122,48 @@ class PartFolder:
         """Return whether a part is done."""
         return self.path(key).exists()
 
-    def set_aside_damaged(self, keys: Iterable[str]) -> list[Path]:
-        """Rename the files that cannot be read, so that they are made again."""
-        found = []
+    def set_aside_damaged(self, keys: Iterable[str]) -> dict[Path, str]:
+        """Rename the parts that do not match their checksum, so that they are made again.
+
+        Returns what is wrong with each, by its new name.
+        """
+        found = {}
         for key in keys:
             path = self.path(key)
-            while is_damaged(path, key):
+            while damage(path):
                 # checked again: another process may have replaced it meanwhile
-                with self.claim(key) as mine:
-                    if mine and is_damaged(path, key):
-                        with self._writing():
-                            found.append(path.replace(path.with_suffix(".damaged")))
+                with self.claim(key) as mine, self._writing():
+                    if mine and (problem := damage(path)):
+                        found[path.rename(_free(path.with_suffix(".damaged")))] = problem
         return found
 
     def write(self, key: str, content: bytes, note: str) -> None:
-        """Put the file of a part in place, and a line into the log."""
+        """Put a part and its checksum in place, and a line into the log."""
         with self._writing():
-            replace_file(self.path(key), content)
+            write_part(self.path(key), content)
             now = datetime.now(UTC).isoformat(timespec="seconds")
             with (self.folder / LOG).open("a", encoding="utf-8") as log:
                 log.write(f"{now} {key} {note}\n")
+
+    def check(self, keys: Iterable[str]) -> None:
+        """Raise for the first part that does not match its checksum."""
+        for key in keys:
+            if problem := damage(self.path(key)):
+                raise ValueError(
+                    f"{self.path(key)} is damaged: {problem}; run the {self.kind} again, which "
+                    "makes this part anew and keeps the others"
+                )
+
+    def table(self, key: str) -> pa.Table:
+        """Return a part that is done, once it was compared with its checksum."""
+        from pyarrow import parquet
+
+        self.check([key])
+        return parquet.read_table(self.path(key))
+
+    def versions(self, keys: Iterable[str]) -> dict[str, int]:
+        """Return the number of parts by the versions that made them."""
+        return dict(Counter(version_text(recorded(self.path(key))["versions"]) for key in keys))
 
     @contextmanager
     def claim(self, key: str) -> Iterator[bool]:
@@ -162,9 +195,8 @@ class PartFolder:
         import duckdb
 
         if keys is None:
-            files = sorted(self.folder.glob("*.parquet"))
-        else:
-            files = [self.path(key) for key in keys]
+            keys = sorted(path.stem for path in self.folder.glob("*.parquet"))
+        files = [self.path(key) for key in keys]
         missing = sum(not file.exists() for file in files)
         if missing:
             raise FileNotFoundError(
@@ -173,8 +205,10 @@ class PartFolder:
             )
         if not files:
             raise FileNotFoundError(f"{self.folder} has no finished part yet; run its {self.kind}")
+        self.check(keys)
         connection = duckdb.connect()
-        connection.read_parquet([str(f) for f in files], union_by_name=True).create_view("runs")
+        paths = [literal(str(file)) for file in files]
+        connection.read_parquet(paths, union_by_name=True).create_view("runs")
         return connection.sql(sql)
 
 
@@ -184,62 +218,13 @@ class OtherFolder(ValueError):
 
 def damaged(path: Path, error: Exception) -> ValueError:
     """Return the error of a description that cannot be read."""
-    return ValueError(f"{path} is damaged ({error!r}); restore the file, or move the folder away")
+    reason = f"{type(error).__name__}: {str(error)[:200]}"
+    return ValueError(f"{path} is damaged ({reason}); restore the file, or move the folder away")
 
 
-def encode(table: pa.Table, key: str) -> bytes:
-    """Return a table as a Parquet file, with its key and the versions that made it."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    floats = [f.name for f in table.schema if pa.types.is_float32(f.type)]
-    made = {name: importlib.metadata.version(name) for name in VERSIONS}
-    made |= {"python": sys.version.split()[0], "machine": platform.machine()}
-    made["processor"] = processor()
-    about = {"equipoise.key": key, "equipoise.versions": json.dumps(made)}
-    sink = pa.BufferOutputStream()
-    parquet.write_table(
-        table.replace_schema_metadata(about),
-        sink,
-        compression="zstd",
-        use_dictionary=[f.name for f in table.schema if f.name not in floats],
-        use_byte_stream_split=floats,
-        row_group_size=1 << 20,
-        write_page_checksum=True,
+def _free(path: Path) -> Path:
+    """Return a name that is not taken: the path, or with a number before its ending."""
+    names = (
+        path.with_suffix(f".{n}{path.suffix}" if n else path.suffix) for n in itertools.count()
     )
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
-
-
-def processor() -> str:
-    """Return the name of the processor: another processor rounds differently."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-        return next(
-            line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
-        )
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
-
-
-def versions(path: Path) -> dict[str, str]:
-    """Return the versions that made a part."""
-    from pyarrow import parquet
-
-    metadata = parquet.read_schema(path).metadata or {}
-    return json.loads(metadata.get(b"equipoise.versions", b"{}"))  # type: ignore[no-any-return]
-
-
-def is_damaged(path: Path, key: str) -> bool:
-    """Return whether a file cannot be read to its last page, or holds another part."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return False
-    try:
-        table = parquet.read_table(pa.BufferReader(content), page_checksum_verification=True)
-    except (pa.ArrowException, OSError):
-        return True
-    return (table.schema.metadata or {}).get(b"equipoise.key") != key.encode()
+    return next(name for name in names if not name.exists())

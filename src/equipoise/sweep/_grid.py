@@ -8,8 +8,8 @@ import hashlib
 import inspect
 import itertools
 import json
-import math
 import os
+import sys
 import textwrap
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise._files import restoring
 from equipoise.datasets import Dataset
 from equipoise.training import LOSSES, Config, Loss, train_stack
 
@@ -32,16 +33,25 @@ FORMAT = 1
 """Raised when the same description gives other numbers or other parts, so that old parts are not
 reused."""
 
+MOST = 2**30
+"""Largest whole number: they are stored in 32 bits, and controls add to seeds."""
+
 CONTROL_STEP = 1000
 """The j-th control of seed s starts from the weights of seed s + 1000 j."""
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, float | int) and not isinstance(value, bool) and 0 <= value < math.inf
+    # whole numbers have no end: one of 400 digits is no number of 64 bits
+    plain = isinstance(value, float | int) and not isinstance(value, bool)
+    return plain and 0 <= value <= sys.float_info.max
 
 
 def _whole(value: Any) -> bool:
     return isinstance(value, int) and _number(value)
+
+
+def _count(value: Any) -> bool:
+    return _whole(value) and 0 < value <= MOST
 
 
 def _weights(value: Any) -> bool:
@@ -50,19 +60,18 @@ def _weights(value: Any) -> bool:
 
 
 _LISTS = ("loss", "rho", "lam", "seeds", "hidden_layer_sizes")
-_COUNT = (lambda x: _whole(x) and x > 0, "a whole number from 1 on")
+_COUNT = (_count, "a whole number from 1 to 2**30")
 _SWITCH = (lambda x: isinstance(x, bool), "true or false")
 _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "dataset": (lambda x: isinstance(x, str) and x != "", "a name"),
     "loss": (lambda x: isinstance(x, str), "names"),
     "rho": (_weights, "numbers within 0..1"),
     "lam": (_number, "numbers from 0 on"),
-    # stored in 32 bits, and controls add to them
-    "seeds": (lambda x: _whole(x) and x <= 2**30, "whole numbers from 0 to 2**30"),
+    "seeds": (lambda x: _whole(x) and x <= MOST, "whole numbers from 0 to 2**30"),
     "controls": _COUNT,
     "max_epochs": _COUNT,
     "batch_size": _COUNT,
-    "hidden_layer_sizes": (lambda x: _whole(x) and x > 0, "whole numbers from 1 on"),
+    "hidden_layer_sizes": (_count, "whole numbers from 1 to 2**30"),
     "output_relu": _SWITCH,
     "learning_rate": (lambda x: _number(x) and x > 0, "a number above 0"),
     "stratify": _SWITCH,
@@ -151,10 +160,8 @@ class Sweep:
     @classmethod
     def from_toml(cls, path: str | os.PathLike[str]) -> Sweep:
         """Read a sweep from a TOML file."""
-        try:
+        with restoring(os.fspath(path)):
             return cls.from_dict(tomllib.loads(Path(path).read_text("utf-8")))
-        except (tomllib.TOMLDecodeError, ValueError) as error:
-            raise ValueError(f"{os.fspath(path)}: {error}") from None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the sweep as plain values, ready for JSON or TOML."""

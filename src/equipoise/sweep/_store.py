@@ -46,7 +46,7 @@ class Store(PartFolder):
         super().__init__(folder, "sweep", about, "" if sweep is None else sweep.dataset)
         try:
             self.sweep, self.data = Sweep.from_dict(self.about["sweep"]), str(self.about["data"])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
             raise damaged(self.folder / "sweep.json", error) from None
 
 

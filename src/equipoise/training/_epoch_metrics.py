@@ -15,10 +15,9 @@ from equipoise.datasets import Part, Split
 from equipoise.metrics import METRICS, AuditTable, stacked_proportional_equality
 from equipoise.training._network import StackedMLP
 from equipoise.training._run_columns import CALIBRATIONS, run_column
+from equipoise.training._scaling import BOUNDS
 
 Floats = NDArray[np.float64]
-
-BOUNDS = (0.05, 20.0)
 
 GATHERED = 16
 """Batches that are gathered at once: by then the rows have left the cache between two batches."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from equipoise._files import read_model
+from equipoise._files import read_model, restoring
 from equipoise._inputs import from_plain, to_plain
 from equipoise.training._rho import rho_from_plain, rho_to_plain
 
@@ -57,10 +57,8 @@ class GroupEstimator(ClassifierMixin, BaseEstimator):
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what `save` wrote; any other file is refused."""
         about, arrays = read_model(path)
-        try:
+        with restoring(f"{os.fspath(path)} is not a saved {cls.__name__}"):
             return cls._from_file(about, arrays)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"{os.fspath(path)} is not a saved {cls.__name__}: {error}") from None
 
     @classmethod
     def _from_file(cls, about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
@@ -72,7 +70,14 @@ class GroupEstimator(ClassifierMixin, BaseEstimator):
         restored.classes_ = np.array([from_plain(v) for v in about["classes"]])
         restored.groups_ = [from_plain(g) for g in about["groups"]]
         restored.reference_group_ = from_plain(about["reference"])
-        if about["features"] is not None:
-            restored.feature_names_in_ = np.array(about["features"], dtype=object)
+        if restored.classes_.ndim != 1 or len(set(restored.classes_.tolist())) < 2:
+            raise ValueError("it has fewer than two classes")
+        if restored.reference_group_ not in (restored.groups_ or [None]):
+            raise ValueError("its reference group is none of its groups")
         restored._restore(about, arrays)
+        if about["features"] is not None:
+            names = [str(name) for name in about["features"]]
+            if len(names) != restored.n_features_in_:
+                raise ValueError(f"it names {len(names)} features of {restored.n_features_in_}")
+            restored.feature_names_in_ = np.array(names, dtype=object)
         return restored

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from equipoise._files import write_model
-from equipoise._inputs import split_columns
+from equipoise._inputs import need, split_columns
 from equipoise.calibration import (
     GroupCalibrator,
     GroupTemperatureScaling,
@@ -23,7 +23,6 @@ from equipoise.calibration import (
     TemperatureScaling,
 )
 from equipoise.datasets import Part, Preprocessor, Split
-from equipoise.training._engine import Config, Epoch, epochs_of
 from equipoise.training._estimator import GroupEstimator
 from equipoise.training._export import network_to_onnx
 from equipoise.training._names import LOSS_NAMES, STOPPING
@@ -32,7 +31,12 @@ from equipoise.training._rows import checked_rows, group_shares, hold_out, refer
 from equipoise.training._run_columns import run_column
 from equipoise.training._scaling import SCALINGS, Scaling, fit_scaling, quiet_calibration, scaled
 
+if TYPE_CHECKING:
+    from equipoise.training._engine import Epoch
+
 Floats = NDArray[np.float64]
+BLOCK = 64
+"""Rows that go through the network together: their products stay in the cache, on one core."""
 
 
 @dataclasses.dataclass
@@ -190,6 +194,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
             not matter, and rows of weight 0 are left out. Standardisation and held-out rows do not
             depend on them.
         """
+        need("torch", "train", what="equipoise.training")
         self._check_params()
         rows = checked_rows(self, X, y, sensitive_features, sample_weight)
         self.classes_, self.groups_ = rows.classes, rows.groups
@@ -236,6 +241,9 @@ class GroupwiseMLPClassifier(GroupEstimator):
 
     def _train(self, split: Split, seeds: NDArray[Any], reference: int) -> None:
         """Train from each initial weights, all in one stack, and keep the best."""
+        # not before: who only predicts needs no torch, which takes 200 MB and seconds to import
+        from equipoise.training._engine import Config, epochs_of
+
         share = group_shares(split.train.group, split.train.weight, len(self.groups_))
         rho = resolve_rho(self.rho, self.groups_, share)
         rate, starts = float(self.learning_rate), [int(seeds[1]), *map(int, seeds[3:])]
@@ -299,13 +307,21 @@ class GroupwiseMLPClassifier(GroupEstimator):
     # --- predict ---
 
     def _forward(self, X: NDArray[np.float32]) -> Floats:
-        # in float64, so that a row's result does not depend on the rows beside it
-        active: NDArray[Any] = X.astype(np.float64)
-        for i, (weight, bias) in enumerate(self.layers_):
-            active = active @ weight + bias
-            if i < len(self.layers_) - 1:
-                np.maximum(active, 0.0, out=active)
-        return active
+        # in float64 and blocks of one size, so that a row's result does not depend on the rows
+        # beside it: BLAS adds up in another order in products of another size or layout
+        layers = [(w.astype(np.float64, order="C"), b) for w, b in self.layers_]
+        logits = np.empty((len(X), len(layers[-1][1])))
+        for start in range(0, len(X), BLOCK):
+            own = X[start : start + BLOCK]
+            active: NDArray[Any] = np.zeros((BLOCK, X.shape[1]))
+            active[: len(own)] = own
+            for i, (weight, bias) in enumerate(layers):
+                active = active @ weight
+                active += bias
+                if i < len(layers) - 1:
+                    np.maximum(active, 0.0, out=active)
+            logits[start : start + BLOCK] = active[: len(own)]
+        return logits
 
     def _logits(
         self, X: Any, sensitive_features: Any = None, *, needed: bool = True
@@ -328,18 +344,27 @@ class GroupwiseMLPClassifier(GroupEstimator):
 
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Floats:
         """Return calibrated probabilities (n, classes)."""
-        logits, group = self._logits(X, sensitive_features)
-        return scaled(self.scaling_, logits, group if self.groups_ else None)
+        return self.predict_with_proba(X, sensitive_features=sensitive_features)[1]
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> NDArray[Any]:
         """Return the most probable labels; without biases, temperatures do not change them."""
-        if isinstance(getattr(self, "scaling_", None), GroupCalibrator):
-            best = self.predict_proba(X, sensitive_features=sensitive_features).argmax(axis=1)
-            decided: NDArray[Any] = self.classes_[best]
-            return decided
+        if self._has_biases():
+            return self.predict_with_proba(X, sensitive_features=sensitive_features)[0]
         logits, _ = self._logits(X, needed=False)
         labels: NDArray[Any] = self.classes_[logits.argmax(axis=1)]
         return labels
+
+    def predict_with_proba(
+        self, X: Any, *, sensitive_features: Any = None
+    ) -> tuple[NDArray[Any], Floats]:
+        """Return what `predict` and `predict_proba` do, in half the time of both."""
+        logits, group = self._logits(X, sensitive_features)
+        prob = scaled(self.scaling_, logits, group if self.groups_ else None)
+        decisive = prob if self._has_biases() else logits
+        return self.classes_[decisive.argmax(axis=1)], prob
+
+    def _has_biases(self) -> bool:
+        return isinstance(getattr(self, "scaling_", None), GroupCalibrator)
 
     # --- files ---
 
@@ -408,7 +433,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
     def _restore(self, about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         self.preprocessor_ = Preprocessor.from_dict(about["preprocessor"])
         self.n_features_in_ = len(self.preprocessor_.columns)
-        self.history_, self.extra_ = about["history"], about["extra"]
+        self.history_, self.extra_ = dict(about["history"]), dict(about["extra"])
         self.best_epoch_, self.n_iter_ = about["best_epoch"], about["n_iter"]
         sizes = (len(self.preprocessor_.feature_names), *self._hidden(), len(self.classes_))
         self.layers_ = []
@@ -416,6 +441,9 @@ class GroupwiseMLPClassifier(GroupEstimator):
             weight, bias = arrays[f"weight{i}"], arrays[f"bias{i}"]
             if weight.shape != (fan_in, fan_out) or bias.shape != (fan_out,):
                 raise ValueError(f"layer {i} has the shapes {weight.shape} and {bias.shape}")
+            for values in (weight, bias):
+                if values.dtype.kind != "f" or not np.isfinite(values).all():
+                    raise ValueError(f"layer {i} has weights that are no finite numbers")
             self.layers_.append((weight, bias))
         scaling = about["scaling"]
         if scaling is not None:

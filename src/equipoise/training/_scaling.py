@@ -20,11 +20,12 @@ from equipoise.calibration import (
     softmax,
 )
 from equipoise.datasets import Part
-from equipoise.training._epoch_metrics import BOUNDS
 
 Floats = NDArray[np.float64]
 Scaling = TemperatureScaling | GroupCalibrator
 
+BOUNDS = (0.05, 20.0)
+"""Least and largest temperature."""
 SCALINGS = (None, "common", "group", "bcts")
 """No calibration; a temperature for all; one per group; a temperature and biases per group."""
 

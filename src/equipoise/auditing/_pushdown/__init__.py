@@ -4,7 +4,7 @@ One query, written once, runs on DuckDB, polars, pandas, PyArrow, PySpark and Ib
 same sums as `AuditTable.from_arrays`, to the last bit.
 """
 
-from equipoise.auditing._pushdown._survey import MOST_GROUPS, Columns
+from equipoise.auditing._pushdown._survey import Columns
 from equipoise.auditing._pushdown._tables import Filled, fill, rates_of
 
-__all__ = ["MOST_GROUPS", "Columns", "Filled", "fill", "rates_of"]
+__all__ = ["Columns", "Filled", "fill", "rates_of"]

@@ -76,18 +76,19 @@ def _keeps_zones(source: Opened) -> bool:
 
 
 def in_utc(frame: Any, name: str, kind: Any, *, is_file: bool) -> Any:
-    """Return a frame of DuckDB or Spark, which store no zone, with a column's times in UTC."""
+    """Return a frame of DuckDB or Spark, which store no zone, with a column's times in UTC.
+
+    Its columns are plainly named.
+    """
     if kind != nw.Datetime or not kind.time_zone:
         return frame
     if frame.implementation.is_duckdb():
-        quoted = '"' + name.replace('"', '""') + '"'
-        query = f"* REPLACE (timezone('UTC', {quoted}) AS {quoted})"
+        query = f"* REPLACE (timezone('UTC', {name}) AS {name})"
         return nw.from_native(frame.to_native().project(query))
     if frame.implementation.is_pyspark() and is_file:
-        quoted = f"`{name.replace('`', '``')}`"
         native = frame.to_native()
-        others = [f"`{n.replace('`', '``')}`" for n in native.columns if n != name]
-        own = f"to_utc_timestamp({quoted}, current_timezone()) AS {quoted}"
+        others = [n for n in native.columns if n != name]
+        own = f"to_utc_timestamp({name}, current_timezone()) AS {name}"
         return nw.from_native(native.selectExpr(*others, own))
     return frame
 

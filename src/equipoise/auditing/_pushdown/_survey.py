@@ -11,7 +11,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from equipoise._files import Opened, number
+from equipoise._files import Opened, identifier, number
 from equipoise._inputs import (
     MISSING,
     InputError,
@@ -26,9 +26,6 @@ from equipoise._inputs import (
 from equipoise.auditing._pushdown._cells import Answer, plain
 from equipoise.auditing._pushdown._periods import KNOWN, TEXTS, cut, in_utc, period_of, split_period
 from equipoise.auditing._pushdown._query import Coding, Frame, is_nan, on_edges
-
-MOST_GROUPS = 10_000
-"""Most combinations of groups and values of `by` in an audit."""
 
 MOST_LABELS = 10_000
 """Most distinct values of a column of labels."""
@@ -88,15 +85,15 @@ def prepared(
     """
     schema = source.frame.collect_schema()
     names = [str(name) for name in schema.names()]
-    own = dict(zip(names, schema.names(), strict=True))
+    kinds = dict(zip(names, schema.dtypes(), strict=True))
     engine = source.frame.implementation
+    hidden = [number(name) for name in roles.values()] if source.is_text else []
+    units = periods_of(source, roles)
+    frame, own = plainly_named(source.frame)
 
     def col(name: str) -> nw.Expr:
-        # to Spark a dot means a field, and a backtick is a quote
-        return nw.col(f"`{name.replace('`', '``')}`" if engine.is_pyspark() else own[name])
+        return nw.col(own[name])
 
-    hidden = [number(name) for name in roles.values()] if source.is_text else []
-    frame, units = source.frame, periods_of(source, roles)
     chosen, types = [], {}
     for role, given in roles.items():
         name, unit = split_period(given, names) if role in units else (given, None)
@@ -107,7 +104,7 @@ def prepared(
                 f"there are columns {' and '.join(map(repr, twins))}, which databases take for "
                 "one; rename one of them"
             )
-        kind = types[role] = schema[own[name]]
+        kind = types[role] = kinds[name]
         column = col(name)
         if role[0] in NUMBERS:
             if source.is_text:
@@ -120,7 +117,7 @@ def prepared(
             short = role[0] == "p" and kind.is_float() and kind != nw.Float64
             column = on_edges(column, kind, n_bins) if short else column.cast(nw.Float64)
         elif unit is not None:
-            frame = in_utc(frame, name, kind, is_file=source.is_file)
+            frame = in_utc(frame, own[name], kind, is_file=source.is_file)
             column = cut(column, name, unit, kind, source)
             types[role] = nw.String() if kind in TEXTS else nw.Float64()
         elif kind == nw.Date and role[0] == "b":
@@ -147,6 +144,26 @@ def prepared(
         if source.is_text and role[0] in NUMBERS:
             chosen.append(col(name).alias(f"t{role}"))
     return frame.select(*chosen), types
+
+
+def plainly_named(frame: Frame) -> tuple[Frame, dict[str, Any]]:
+    """Return the columns under names that no engine interprets, by the names they had.
+
+    DuckDB, Spark and polars take names such as `*`, `a.b` or `^x$` for more than a name.
+    """
+    native, engine = frame.to_native(), frame.implementation
+    names = frame.collect_schema().names()
+    plain = [f"column{i}" for i in range(len(names))]
+    if engine.is_pyspark():
+        frame = nw.from_native(native.toDF(*plain))
+    elif engine.is_duckdb():
+        pairs = zip(map(identifier, names), plain, strict=True)
+        frame = nw.from_native(native.project(", ".join(f"{n} AS {p}" for n, p in pairs)))
+    elif engine.is_polars():
+        frame = frame.select(*(nw.nth(i).alias(p) for i, p in enumerate(plain)))
+    else:
+        plain = names
+    return frame, dict(zip(map(str, names), plain, strict=True))
 
 
 def periods_of(source: Opened, roles: Mapping[str, str]) -> dict[str, str]:

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import narwhals as nw
 import numpy as np
 
-from equipoise._files import Opened, opened
-from equipoise._inputs import check_bins, counted, match
+from equipoise._files import Opened, Stamp, opened, stamps_of
+from equipoise._inputs import MOST_GROUPS, check_bins, counted, match, too_many_groups
 from equipoise.auditing._pushdown._cells import (
     Cells,
     Filling,
@@ -25,7 +25,6 @@ from equipoise.auditing._pushdown._cells import (
 from equipoise.auditing._pushdown._faults import refuse_faults
 from equipoise.auditing._pushdown._query import Coding, Frame, Plan, of_classes, of_pair, of_rows
 from equipoise.auditing._pushdown._survey import (
-    MOST_GROUPS,
     MOST_LABELS,
     SAMPLE,
     Columns,
@@ -59,12 +58,14 @@ class Filled:
     All tables have the same labels, each has its own groups. `dropped_by` counts those rows left
     out whose `by` columns have values. `wholes` has the tables of all parts together where these
     are not the sum of the parts: with clusters, by the values of the first columns of `by`.
+    `files` are those that were read, if all of them are local.
     """
 
     tables: Mapping[tuple[Any, ...], AuditTable]
     dropped: int
     dropped_by: Mapping[tuple[Any, ...], int]
     wholes: Mapping[tuple[Any, ...], AuditTable] = dataclasses.field(default_factory=dict)
+    files: tuple[Stamp, ...] = ()
 
 
 def fill(
@@ -76,6 +77,7 @@ def fill(
     n_bins: int = 15,
     drop_missing: bool = False,
     engine: str = "duckdb",
+    remote: bool = False,
     apart: int = 0,
 ) -> Filled:
     """Fill audit tables of a frame or of files; the options are those of `audit`.
@@ -84,9 +86,10 @@ def fill(
     """
     check_bins(n_bins)
     numbers = [*columns.prob, *([] if columns.weight is None else [columns.weight])]
-    with opened(data, engine, numbers=numbers) as source:
+    with opened(data, engine, numbers, remote=remote) as source:
+        files = stamps_of(source.files)
         job = _Job(source, columns, int(n_bins), labels, positive, apart)
-        return job.run(drop_missing=drop_missing)
+        return dataclasses.replace(job.run(drop_missing=drop_missing), files=files)
 
 
 class _Job:
@@ -199,11 +202,7 @@ class _Job:
     def _check_groups(self, count: int) -> None:
         if count > MOST_GROUPS:
             names = " x ".join(repr(name) for name in (*self.columns.by, *self.columns.group))
-            raise ValueError(
-                f"{names} has more than {MOST_GROUPS:,} distinct values, the most that a table "
-                "holds; name a column of groups, or merge values first (an age into ranges, a "
-                "postcode into regions)"
-            )
+            raise too_many_groups(names, MOST_GROUPS)
 
     def _ask(self, query: Callable[[Frame, Plan], Frame], plan: Plan) -> Cells:
         try:
@@ -343,12 +342,18 @@ class _Places:
 
 
 def rates_of(
-    data: Any, label: str, group: Any, *, labels: Any = None, engine: str = "duckdb"
+    data: Any,
+    label: str,
+    group: Any,
+    *,
+    labels: Any = None,
+    engine: str = "duckdb",
+    remote: bool = False,
 ) -> GroupRates:
     """Return Pr[Y = k | A = g] of training labels; `labels` names those without rows too."""
     names = (group,) if isinstance(group, str) else tuple(group)
     roles = {**{f"g{i}": name for i, name in enumerate(names)}, "l": label}
-    with opened(data, engine) as source:
+    with opened(data, engine, remote=remote) as source:
         frame, _ = prepared(source, roles)
         found = collected(frame.group_by(*roles).agg(nw.len().alias("rows")).head(MOST_CELLS + 1))
         if not len(found):

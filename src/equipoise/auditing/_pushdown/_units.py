@@ -46,10 +46,10 @@ class Units:
         if not self.clustered or len(self.columns.by) == apart:
             return {}
         # a cluster may be in several parts, so its rows are added up once more
-        wholes: dict[Key, AuditTable] = {}
+        parts: dict[Key, list[AuditTable]] = {}
         for key, table in tables.items():
-            own, so_far = key[:apart], wholes.get(key[:apart])
-            wholes[own] = table if so_far is None else so_far.add(table, disjoint_clusters=True)
+            parts.setdefault(key[:apart], []).append(table)
+        wholes = {key: AuditTable.total(own, disjoint_clusters=True) for key, own in parts.items()}
         return self._filled(wholes, apart)
 
     def _filled(self, tables: Tables, n_by: int) -> dict[Key, AuditTable]:
