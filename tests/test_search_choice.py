@@ -176,10 +176,13 @@ def test_choice_equals_a_plain_loop(seed, objective):
     scores["balanced"] = mean["pe"] / units[0] + mean["ece"] / units[1]
     assert 1 < within.sum() < len(rows)
     at = min(np.flatnonzero(within), key=lambda i: scores[objective][i])
-    chosen = found.choice(objective, Limits(0.02, 0.2))
-    assert (chosen["loss"], chosen["weights"], chosen["calibrate"]) == rows[at][:3]
+    candidates = found.candidates(pool=True)
+    table = found.table(candidates, range(10))
+    best = found.best(table, objective, Limits(0.02, 0.2))
+    named = tuple(table[name][best] for name in ("loss", "weights", "calibrate"))
+    assert named == rows[at][:3]
     for metric in MEASURED:
-        assert chosen[f"val_{metric}"] == pytest.approx(mean[metric][at], rel=1e-9)
+        assert table[f"val_{metric}"][best] == pytest.approx(mean[metric][at], rel=1e-9)
     mine = found.choice(lambda row: -row["val_accuracy"], WIDE)
     assert mine["val_accuracy"] == pytest.approx(mean["accuracy"].max())
 
@@ -207,6 +210,41 @@ def test_a_trial_that_left_the_race_is_no_candidate_but_counts_as_control():
         np.nanmean([found.columns["pe"][s, i, 0] for i in range(0, 12, 2)]) for s in range(10)
     ]
     np.testing.assert_allclose(found.values("pe", pooled, range(10))[:, at], expected)
+
+
+@pytest.mark.parametrize("objective", ["pe", "balanced"])
+def test_the_choice_is_what_more_likely_than_not_gains(objective):
+    """Where nothing differs, no loss or calibration is chosen against its own comparison."""
+    chosen = []
+    for seed in range(40):
+        found = noise_world(seed)
+        row = found.choice(objective, WIDE)
+        numbers = verdict(found, objective, WIDE, row)[1]
+        chosen.append((row["loss"], row["calibrate"]))
+        if row["loss"] != "ce":
+            assert numbers["difference"] > 0
+            assert numbers["confidence"] > 0.5
+        elif row["calibrate"] != "none":
+            assert numbers["repair"]["difference"] > 0
+    assert ("ce", "none") in chosen
+    real = [noise_world(seed, shift=0.2).choice(objective, WIDE)["loss"] for seed in range(20)]
+    assert "ce" not in real
+    repairs = [noise_world(s, repair=0.2).choice(objective, WIDE)["calibrate"] for s in range(20)]
+    assert repairs.count("group") >= 18
+
+
+def test_what_gives_way_gives_way_within_the_limits_only():
+    """A loss that gains nothing stays where cross-entropy is not accurate enough."""
+
+    def values(rng, shape):
+        accuracy = np.full(shape, 0.7)
+        accuracy[:, 1::2] = 0.8
+        return {"accuracy": accuracy, "pe": rng.normal(1.0, 0.1, shape)}
+
+    losses = [
+        made_up(seed, values=values).choice("pe", Limits(0.05, 9.0))["loss"] for seed in range(20)
+    ]
+    assert "ce" not in losses
 
 
 def test_rivals_are_those_not_clearly_worse():

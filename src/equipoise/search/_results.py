@@ -63,6 +63,18 @@ class Duel:
     log_loss: Floats
     accuracy: Floats
     losses: list[str]  # chosen for the first side
+    ratio: float  # held-out rows over training rows, for the intervals
+
+    @property
+    def gain(self) -> Floats:
+        """How much lower the objective of the first side is, (training split,)."""
+        return self.theirs - self.ours
+
+    def costly(self, limits: Limits) -> bool:
+        """Return whether the first side costs clearly more than the limits allow."""
+        costs = (self.log_loss, limits.log_loss), (self.accuracy, limits.accuracy)
+        spans = [(mean_interval(cost, self.ratio), limit) for cost, limit in costs]
+        return any(span is not None and span[0] > limit for span, limit in spans)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,7 +266,11 @@ class Tradeoffs:
             if not among.any():
                 known = ", ".join(sorted(set(table["loss"])))
                 raise ValueError(f"loss {loss!r} was not tried; there are {known}")
-        at = self.best(table, objective, limits, among)
+        at = (
+            self.chosen(found, self.splits, objective, limits)
+            if among is None
+            else self.best(table, objective, limits, among)
+        )
         epochs = self.columns["epoch"][self.splits][:, found.trials[at], found.way[at]]
         row = {k: v for k, v in _row(table, at).items() if not k.startswith("mean_")}
         if np.isnan(self.columns["pe"]).all():
@@ -264,6 +280,49 @@ class Tradeoffs:
         row["within"], row["within_limits"] = bool(allowed[at]), int(allowed.sum())
         row["rivals"] = self._rivals(found, table, objective, limits, at)
         return row
+
+    def chosen(
+        self, found: Candidates, splits: Splits, objective: Objective, limits: Limits
+    ) -> int:
+        """Return the position of the candidate chosen on these splits; `found` pools the controls.
+
+        It is the best within the limits, with two exceptions. A loss whose gain over cross-entropy,
+        given as many runs and measured on rows that did not choose, is not above 0 gives way to
+        cross-entropy. A calibration of cross-entropy without such a gain gives way to none. What
+        they give way to must be within the limits too, and a function as objective is taken at its
+        word.
+        """
+        table = self.table(found, splits)
+        at = self.best(table, objective, limits)
+        if callable(objective):
+            return at
+        allowed = self.allowed(table, limits)
+        ce = table["loss"] == BASELINE
+        plain = ce & (table["calibrate"] == "none")
+        if not ce[at] and (ce & allowed).any():
+            each = self.candidates(pool=False)
+            control = self.controls[[t[0] for t in each.trials]]
+            if not self._gains(objective, limits, (~control, control), each, splits):
+                at = self.best(table, objective, limits, ce)
+        if (
+            (ce & ~plain)[at]
+            and (plain & allowed).any()
+            and not self._gains(objective, limits, (ce & ~plain, plain), found, splits)
+        ):
+            at = self.best(table, objective, limits, plain)
+        return at
+
+    def _gains(
+        self,
+        objective: Objective,
+        limits: Limits,
+        sides: tuple[Mask, Mask],
+        found: Candidates,
+        splits: Splits,
+    ) -> bool:
+        """Return whether the first side gains over the other; True where that is unknown."""
+        duel = self.duel(objective, limits, sides, found, splits)
+        return duel is None or (duel.gain.mean() > 0.0 and not duel.costly(limits))
 
     def _rivals(
         self,
@@ -308,9 +367,10 @@ class Tradeoffs:
         """Return the interval of a mean over splits; halves of a fold are one value."""
         return mean_interval(self.per_training(values, splits), self.ratio, number)
 
-    def nested(self) -> list[tuple[int, list[int]]]:
+    def nested(self, splits: Splits | None = None) -> list[tuple[int, list[int]]]:
         """Return each split with those that its choice is made on; they share no row with it."""
-        pairs = [(s, [t for t in self.splits if t in self.apart[s]]) for s in self.splits]
+        given = self.splits if splits is None else splits
+        pairs = [(s, [t for t in given if t in self.apart[s]]) for s in given]
         return [(s, others) for s, others in pairs if others]
 
     def figures(self, objective: Objective, limits: Limits) -> dict[str, Floats]:
@@ -318,22 +378,30 @@ class Tradeoffs:
         found = self.candidates(pool=True)
         rows: dict[str, list[float]] = {m: [] for m in MEASURED}
         for s, others in self.nested():
-            at = self.best(self.table(found, others), objective, limits)
+            at = self.chosen(found, others, objective, limits)
             for metric, values in rows.items():
                 values.append(float(self.values(metric, found, [s])[0, at]))
         return {m: np.array(v) for m, v in rows.items()}
 
     def duel(
-        self, objective: Objective, limits: Limits, sides: tuple[Mask, Mask], found: Candidates
+        self,
+        objective: Objective,
+        limits: Limits,
+        sides: tuple[Mask, Mask],
+        found: Candidates,
+        splits: Splits | None = None,
     ) -> Duel | None:
-        """Compare the best of two sides on each split, chosen on the others.
+        """Compare the best of two sides on each split, by default on all, chosen on the others.
 
-        Each side is chosen within the limits of its own best. None where nothing is finite.
+        Each side is chosen within the limits of its own best. None where nothing is finite, or a
+        side is empty, or no split shares no row with another.
         """
         names = ("score", "log_loss", "accuracy")
         sums: list[dict[str, list[float]]] = [{name: [] for name in names} for _ in sides]
         losses: list[str] = []
-        nested = self.nested()
+        nested = self.nested(splits)
+        if not nested or not all(side.any() for side in sides):
+            return None
         for s, others in nested:
             table = self.table(found, others)
             for i, side in enumerate(sides):
@@ -357,6 +425,7 @@ class Tradeoffs:
             ours["log_loss"] - theirs["log_loss"],
             theirs["accuracy"] - ours["accuracy"],
             losses,
+            self.ratio,
         )
 
     # --- frontier ---

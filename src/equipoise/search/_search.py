@@ -10,8 +10,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import ExitStack
-from pathlib import Path
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -49,10 +48,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-
-N_INIT = 4
-"""Initial weights that the chosen model is trained from; validation log-loss keeps the best."""
 
 
 class FrontierSearch(GroupEstimator):
@@ -325,13 +320,14 @@ class FrontierSearch(GroupEstimator):
 
     def _first_seed(self) -> int:
         """Return a seed; without `random_state` that of the search that the folder holds."""
+        most = np.iinfo(np.int32).max
         if self.folder is not None and self.random_state is None:
-            path = Path(self.folder) / "search.json"
-            try:
-                return int(json.loads(path.read_text("utf-8"))["search"]["seed"])
-            except (OSError, ValueError, KeyError, TypeError):
-                pass  # a new folder; a damaged one is refused when it is opened
-        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+            # a new folder has none; a damaged one is refused when it is opened
+            with suppress(OSError, ValueError, KeyError):
+                seed = PartFolder(self.folder, "search").about["search"]["seed"]
+                if isinstance(seed, int) and 0 <= seed < most:
+                    return seed
+        return int(check_random_state(self.random_state).randint(most))
 
     def _data(self) -> SearchData:
         rows, members = self._rows, self._members
@@ -544,6 +540,9 @@ class FrontierSearch(GroupEstimator):
         weights = row["rho"] and dict(zip(names, row["rho"], strict=True))
         how = None if row["calibrate"] == "none" else row["calibrate"]
         model = self._model(row["loss"], weights, row["lam"], how)
+        # as many epochs as the runs on all splits say: the few validation rows of one split choose
+        # a lucky epoch, and the calibration is then fitted to the rows that chose it
+        model.set_params(early_stopping=None, max_epochs=max(1, row["epoch"]))
         model.reference_group = names[self._place()] if self.groups_ else None
         rows = self._rows
         own = decode(self._members, list(names)) if self.groups_ else None
@@ -565,7 +564,6 @@ class FrontierSearch(GroupEstimator):
             learning_rate=self.learning_rate,
             max_epochs=self.max_epochs,
             patience=self.patience,
-            n_init=N_INIT,
             batch_size=self.batch_size,
             calibrate=calibrate,
             shrinkage=self.shrinkage,

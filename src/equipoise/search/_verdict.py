@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from equipoise.search._choice import BASELINE
 from equipoise.search._interval import confidence, mean_interval
 from equipoise.search._results import Candidates, Limits, Objective, Tradeoffs
-
-Floats = NDArray[np.float64]
 
 NAMES = {"balanced": "balanced score", "pe": "PE", "ece": "ECE"}
 
@@ -90,12 +87,10 @@ def _duel(
     found: Tradeoffs, objective: Objective, limits: Limits, sides: Any, among: Candidates
 ) -> dict[str, Any] | None:
     """Return the numbers of a comparison; None where it cannot be made."""
-    if not (sides[0].any() and sides[1].any()):
-        return None
     duel = found.duel(objective, limits, sides, among)
     if duel is None:
         return None
-    gain = duel.theirs - duel.ours
+    gain = duel.gain
     span = mean_interval(gain, found.ratio)
     if span is None:
         return None
@@ -107,17 +102,10 @@ def _duel(
         "confidence": confidence(gain, found.ratio),
         "log_loss_cost": float(duel.log_loss.mean()),
         "accuracy_cost": float(duel.accuracy.mean()),
-        "costly": _above(duel.log_loss, limits.log_loss, found)
-        or _above(duel.accuracy, limits.accuracy, found),
+        "costly": duel.costly(limits),
         "splits": len(gain),
         "chosen": {name: duel.losses.count(name) for name in sorted(set(duel.losses))},
     }
-
-
-def _above(costs: Floats, limit: float, found: Tradeoffs) -> bool:
-    """Return whether a cost is clearly above its limit."""
-    span = mean_interval(costs, found.ratio)
-    return span is not None and span[0] > limit
 
 
 def _said(what: str, numbers: dict[str, Any]) -> str:
