@@ -12,7 +12,14 @@ A sweep that was stopped or killed runs only the missing parts when it is run ag
 
 from equipoise.sweep._execution import Step, Work, check_engine, plan, run, run_stages
 from equipoise.sweep._folder import OtherFolder, PartFolder
-from equipoise.sweep._grid import CONTROL_STEP, RunPart, Sweep, fingerprint, fingerprint_of
+from equipoise.sweep._grid import (
+    CONTROL_STEP,
+    RunPart,
+    Sweep,
+    fingerprint,
+    fingerprint_of,
+    meanings,
+)
 from equipoise.sweep._part_file import damage, encode, processor, versions, write_part
 from equipoise.sweep._store import Store
 
@@ -30,6 +37,7 @@ __all__ = [
     "encode",
     "fingerprint",
     "fingerprint_of",
+    "meanings",
     "plan",
     "processor",
     "run",

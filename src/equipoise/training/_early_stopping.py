@@ -76,6 +76,7 @@ def train_to_best(
     patience: int = 10,
     batch_size: int = 256,
     hidden_layer_sizes: Sequence[int] = (128, 64),
+    output_relu: bool = False,
     split_seed: int = 0,
     losses: Mapping[str, Loss] = LOSSES,
     n_classes: int | None = None,
@@ -100,7 +101,7 @@ def train_to_best(
         Largest number of epochs.
     patience
         Epochs that a run goes on after its best epoch.
-    batch_size, hidden_layer_sizes, split_seed, losses, chunk, device, dtype
+    batch_size, hidden_layer_sizes, output_relu, split_seed, losses, chunk, device, dtype
         As in `train_stack`.
     n_classes
         Number of classes; by default that of the split.
@@ -126,6 +127,7 @@ def train_to_best(
             n_classes=n_classes,
             batch_size=batch_size,
             hidden_layer_sizes=hidden_layer_sizes,
+            output_relu=output_relu,
             split_seed=split_seed,
             device=device,
             dtype=dtype,

@@ -1,0 +1,1 @@
+"""The decisive study: a design registered before its runs, and verdicts with stated errors."""
