@@ -91,8 +91,9 @@ def _public(sets: dict[str, list[dict]]) -> str:
         "What was asked for is the balanced score, PE and ECE in units of plain cross-entropy's "
         "(here: of its means on the set), lower being better; plain cross-entropy scores 2. The "
         "search takes nothing whose log-loss is more than 0.002 above the best; the default may, "
-        "and so may score lower. How the model is fitted (step 6 of the guide) was decided on some "
-        "of these repeats:",
+        "and so may score lower. How the search chooses was decided on other repeats, numbers 0 to "
+        "19; these are numbers 20 on. That its model is the mean of four networks was decided "
+        "after the first seven of them:",
         "",
         "| data | default | search | difference | 95% interval |",
         "|---|---|---|---|---|",

@@ -94,10 +94,11 @@ def test_it_is_the_engine_with_one_configuration():
 
 
 @pytest.mark.parametrize("watched", ["log_loss", None])
-def test_the_best_of_several_initial_weights_is_kept(watched):
+@pytest.mark.parametrize("hidden", [(16,), (8, 5, 4)])
+def test_the_logits_of_several_networks_are_averaged(watched, hidden, tmp_path):
     X, y, group = sample(300)
-    options = {"early_stopping": watched, "patience": 40, **FAST | {"max_epochs": 6}}
-    model = GroupwiseMLPClassifier("mmce", n_init=3, **options)
+    options = FAST | {"early_stopping": watched, "max_epochs": 6, "hidden_layer_sizes": hidden}
+    model = GroupwiseMLPClassifier("mmce", n_networks=3, patience=40, **options)
     model.fit(X, y, sensitive_features=group)
     seeds = np.random.RandomState(0).randint(np.iinfo(np.int32).max, size=5)
     split = hold_out(checked_rows(model, X, y, group, None), 0.125, seeds[0])
@@ -105,21 +106,30 @@ def test_the_best_of_several_initial_weights_is_kept(watched):
         split,
         [Config("mmce", (0.5, 0.5), 2.0, int(seeds[i]), 1e-3) for i in (1, 3, 4)],
         max_epochs=6,
-        hidden_layer_sizes=(16,),
+        hidden_layer_sizes=hidden,
         split_seed=int(seeds[2]),
         keep_epochs=range(1, 7),
     )
     values = result.columns["val_group_log_loss"]
-    epoch = 5 if watched is None else int(np.unravel_index(values.argmin(), values.shape)[1])
-    run = int(values[:, epoch].argmin())
-    assert model.best_epoch_ == epoch + 1
-    for (weight, _), (expected, _) in zip(
-        model.layers_, result.layers[epoch + 1][run], strict=True
-    ):
-        np.testing.assert_allclose(weight, expected.numpy(), rtol=1e-5, atol=1e-7)
-    assert model.history_["log_loss"] == pytest.approx(values[run], rel=1e-5)
-    with pytest.raises(ValueError, match="n_init must be at least 1"):
-        model.set_params(n_init=0).fit(X, y, sensitive_features=group)
+    epochs = [6] * 3 if watched is None else 1 + values.argmin(axis=1)
+    expected = np.zeros((len(split.val.y), 2))
+    for run, epoch in enumerate(epochs):
+        active = split.val.X.astype(np.float64)
+        *layers, (weight, bias) = result.layers[epoch][run]
+        for w, b in layers:
+            active = np.maximum(active @ w.double().numpy() + b.double().numpy(), 0.0)
+        expected += (active @ weight.double().numpy() + bias.double().numpy()) / 3
+    np.testing.assert_allclose(model._forward(split.val.X), expected, rtol=1e-4, atol=1e-6)
+    assert model.best_epoch_ == epochs[0]
+    assert model.history_["log_loss"] == pytest.approx(values[0][: model.n_iter_], rel=1e-5)
+    model.save(tmp_path / "model.safetensors")
+    again = GroupwiseMLPClassifier.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(
+        again.predict_proba(X, sensitive_features=group),
+        model.predict_proba(X, sensitive_features=group),
+    )
+    with pytest.raises(ValueError, match="n_networks must be at least 1"):
+        model.set_params(n_networks=0).fit(X, y, sensitive_features=group)
 
 
 def test_the_reference_group(tmp_path, monkeypatch):

@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+NETWORKS = 4
+"""Networks whose mean is the model of a choice: initial weights add noise to a single one."""
+
 
 class FrontierSearch(GroupEstimator):
     """Train a grid of configurations, and choose among the best trade-offs.
@@ -542,7 +545,7 @@ class FrontierSearch(GroupEstimator):
         model = self._model(row["loss"], weights, row["lam"], how)
         # as many epochs as the runs on all splits say: the few validation rows of one split choose
         # a lucky epoch, and the calibration is then fitted to the rows that chose it
-        model.set_params(early_stopping=None, max_epochs=max(1, row["epoch"]))
+        model.set_params(early_stopping=None, max_epochs=max(1, row["epoch"]), n_networks=NETWORKS)
         model.reference_group = names[self._place()] if self.groups_ else None
         rows = self._rows
         own = decode(self._members, list(names)) if self.groups_ else None

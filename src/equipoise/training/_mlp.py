@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from equipoise.training._engine import Epoch
 
 Floats = NDArray[np.float64]
+Layers = list[tuple[NDArray[Any], NDArray[Any]]]
+"""Weight and bias of each layer."""
 BLOCK = 64
 """Rows that go through the network together: their products stay in the cache, on one core."""
 BLOCKS = 16
@@ -48,7 +51,7 @@ class _Run:
     history: dict[str, list[float]]
     epoch: int = 0
     score: float = np.inf
-    layers: list[tuple[NDArray[Any], NDArray[Any]]] = dataclasses.field(default_factory=list)
+    layers: Layers = dataclasses.field(default_factory=list)
 
     def judge(self, epoch: Epoch, place: int, watched: str | None) -> None:
         """Keep the weights if this epoch is the best, or if the last one is wanted."""
@@ -58,6 +61,27 @@ class _Run:
             self.score = score if score == score else np.inf
             self.epoch = epoch.number
             self.layers = [(w.numpy(), b.numpy()) for w, b in epoch.network.layers(place)]
+
+
+def _joined(networks: Sequence[Layers]) -> Layers:
+    """Return the layers of one network whose logits are the mean of those of some networks.
+
+    Their hidden nodes stand beside each other: the weights between those of different networks are
+    zeros.
+    """
+    if len(networks) == 1:
+        return networks[0]
+    found: Layers = []
+    for level, layers in enumerate(zip(*networks, strict=True)):
+        weights, biases = zip(*layers, strict=True)
+        if level == len(networks[0]) - 1:
+            weight = np.concatenate(weights) / len(networks) if level else np.mean(weights, axis=0)
+            found.append((weight, np.mean(biases, axis=0)))
+        elif level == 0:
+            found.append((np.concatenate(weights, axis=1), np.concatenate(biases)))
+        else:
+            found.append((block_diag(*weights), np.concatenate(biases)))
+    return found
 
 
 class GroupwiseMLPClassifier(GroupEstimator):
@@ -89,8 +113,9 @@ class GroupwiseMLPClassifier(GroupEstimator):
         The weights of its best epoch are kept. None: the last epoch's.
     patience
         Epochs without a better value after which training stops.
-    n_init
-        Number of initial weights that are tried; the run with the best value is kept.
+    n_networks
+        Number of networks that are trained, each from its own initial weights and kept at its own
+        best epoch. Their logits are averaged. `history_` and `best_epoch_` are those of the first.
     validation_fraction
         Share of the rows held out, stratified by label and group.
     calibrate
@@ -149,7 +174,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
         batch_size: int = 256,
         early_stopping: Literal["log_loss", "ece", "pe", "accuracy"] | None = "log_loss",
         patience: int = 20,
-        n_init: int = 1,
+        n_networks: int = 1,
         validation_fraction: float = 0.125,
         calibrate: Literal["group", "bcts", "common"] | None = "group",
         shrinkage: Shrinkage = "auto",
@@ -167,7 +192,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
         self.batch_size = batch_size
         self.early_stopping = early_stopping
         self.patience = patience
-        self.n_init = n_init
+        self.n_networks = n_networks
         self.validation_fraction = validation_fraction
         self.calibrate = calibrate
         self.shrinkage = shrinkage
@@ -203,7 +228,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
         place = reference_place(self.reference_group, rows.group, rows.groups)
         self.reference_group_ = rows.groups[place] if rows.groups else None
         random = check_random_state(self.random_state)
-        seeds = random.randint(np.iinfo(np.int32).max, size=2 + self.n_init)
+        seeds = random.randint(np.iinfo(np.int32).max, size=2 + self.n_networks)
         split = hold_out(rows, self.validation_fraction, int(seeds[0]))
         self.preprocessor_ = split.preprocessor
         self._train(split, seeds, place)
@@ -226,7 +251,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
             raise ValueError(
                 f"validation_fraction must be between 0 and 1, got {self.validation_fraction!r}"
             )
-        for name in ("max_epochs", "batch_size", "patience", "n_init"):
+        for name in ("max_epochs", "batch_size", "patience", "n_networks"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)!r}")
         if not all(isinstance(n, int | np.integer) and n > 0 for n in self._hidden()):
@@ -242,7 +267,7 @@ class GroupwiseMLPClassifier(GroupEstimator):
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate!r}")
 
     def _train(self, split: Split, seeds: NDArray[Any], reference: int) -> None:
-        """Train from each initial weights, all in one stack, and keep the best."""
+        """Train from each initial weights, all in one stack, and join the networks."""
         # not before: who only predicts needs no torch, which takes 200 MB and seconds to import
         from equipoise.training._engine import Config, epochs_of
 
@@ -279,12 +304,13 @@ class GroupwiseMLPClassifier(GroupEstimator):
             stalled = self.early_stopping is not None and epoch.number - latest >= self.patience
             if epoch.number == self.max_epochs or stalled:
                 break
-        best = min(runs, key=lambda run: (not run.epoch, run.score))
-        if not best.epoch:
+        runs = [run for run in runs if run.epoch]
+        if not runs:
             raise ValueError(
                 "training diverged in the first epoch; use a smaller learning_rate or lam"
             )
-        self.history_, self.best_epoch_, self.layers_ = best.history, best.epoch, best.layers
+        self.history_, self.best_epoch_ = runs[0].history, runs[0].epoch
+        self.layers_ = _joined([run.layers for run in runs])
 
     def _find_temperatures(self, val: Part) -> None:
         with quiet_calibration():
@@ -438,7 +464,10 @@ class GroupwiseMLPClassifier(GroupEstimator):
         self.n_features_in_ = len(self.preprocessor_.columns)
         self.history_, self.extra_ = dict(about["history"]), dict(about["extra"])
         self.best_epoch_, self.n_iter_ = about["best_epoch"], about["n_iter"]
-        sizes = (len(self.preprocessor_.feature_names), *self._hidden(), len(self.classes_))
+        # a network that diverged is left out
+        networks = max(1, arrays["weight0"].shape[-1] // self._hidden()[0]) if self._hidden() else 1
+        hidden = (networks * size for size in self._hidden())
+        sizes = (len(self.preprocessor_.feature_names), *hidden, len(self.classes_))
         self.layers_ = []
         for i, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
             weight, bias = arrays[f"weight{i}"], arrays[f"bias{i}"]

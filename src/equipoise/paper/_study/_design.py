@@ -21,7 +21,7 @@ ROWS_SEED = 0
 
 @dataclasses.dataclass(frozen=True)
 class Arm:
-    """A run of every split: a loss, its weights of the groups, its strength, its initial weights."""
+    """A run of every split: loss, weights of the groups, strength, initial weights."""
 
     loss: str
     rho: float | None
@@ -32,8 +32,8 @@ class Arm:
     def name(self) -> str:
         """The arm in a few letters.
 
-        >>> Arm("dca", None, 3.0, 0).name, Arm("mmce", 0.5, 10.0, 0).name, Arm("ce", None, None, 2).name
-        ('dca 3 ungrouped', 'mmce 10', 'ce #2')
+        >>> Arm("dca", None, 3.0, 0).name, Arm("mmce", 0.5, 10.0, 0).name
+        ('dca 3 ungrouped', 'mmce 10')
         """
         strength = "" if self.lam is None else f" {self.lam:g}"
         plain = " ungrouped" if self.rho is None and self.loss != "ce" else ""
