@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
+FORMAT = 1
+"""Raised when the same runs give another digest."""
+
 BOOTSTRAPPED = ("amplification", "ece", "class_ece", "log_loss", "brier", "accuracy")
 FLOOR_DRAWS = 400
 """Draws of labels for the outcomes of a model that is right."""
@@ -115,6 +118,7 @@ def study_digest(
     many = _measured(found, drawn.astype(np.float64), advance, squared=False)
     made = [versions(store.path(key)) for key in keys]
     facts = _facts(study, found, one, many)
+    facts["format"] = FORMAT
     facts["data"] = {"fingerprint": store.about["data"], "rows": n}
     facts["versions"] = {k: " and ".join(sorted({m.get(k, "?") for m in made})) for k in made[0]}
     return StudyDigest(_outcome_frame(study, one), _effect_frame(study, one, many), facts)

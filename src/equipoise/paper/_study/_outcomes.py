@@ -52,7 +52,7 @@ def outcomes(
     right = (predicted == y).astype(np.float64)
     of_label = np.where(y == 1, prob, 1.0 - prob)
     with np.errstate(divide="ignore"):
-        losses = {"log_loss": -np.log(of_label), "brier": 2.0 * (1.0 - of_label) ** 2}
+        losses = {"log_loss": -np.log(of_label), "brier": (1.0 - of_label) ** 2}
     for name, values in {**losses, "accuracy": right}.items():
         found[name] = weight @ values.T / total
     top = np.maximum(prob, 1.0 - prob)
