@@ -24,6 +24,9 @@ OUTCOMES = (
 )
 """amplification_k is signed: log(q1/q0) - log(r1/r0) of class k."""
 
+LEAST = float(np.finfo(np.float64).eps)
+"""Least probability of a label in the log-loss: a bias without shrinkage can give it 0."""
+
 LOGGED = ("ece", "class_ece")
 """Outcomes whose logarithm is compared."""
 
@@ -51,8 +54,7 @@ def outcomes(
     predicted = (prob > 0.5).astype(np.int64)
     right = (predicted == y).astype(np.float64)
     of_label = np.where(y == 1, prob, 1.0 - prob)
-    with np.errstate(divide="ignore"):
-        losses = {"log_loss": -np.log(of_label), "brier": (1.0 - of_label) ** 2}
+    losses = {"log_loss": -np.log(np.maximum(of_label, LEAST)), "brier": (1.0 - of_label) ** 2}
     for name, values in {**losses, "accuracy": right}.items():
         found[name] = weight @ values.T / total
     top = np.maximum(prob, 1.0 - prob)

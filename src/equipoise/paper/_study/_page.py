@@ -130,7 +130,7 @@ def claim_table(digests: Sequence[StudyDigest]) -> Table:
         )
     return Table(
         "verdicts",
-        f"The registered claims, over {len(linear)} datasets",
+        f"The registered claims, {_over(linear)}",
         header,
         rows,
         (
@@ -150,6 +150,14 @@ def claim_table(digests: Sequence[StudyDigest]) -> Table:
             ("detectable", "{6}"),
         ),
     )
+
+
+def _over(linear: Sequence[StudyDigest]) -> str:
+    """Return the number of datasets in words; verdicts are final with all of them."""
+    wanted = [name for name, study in studies().items() if study.network == "linear"]
+    if len(linear) == len(wanted):
+        return f"over {len(linear)} datasets"
+    return f"interim, over {len(linear)} of {len(wanted)} datasets: nothing is decided yet"
 
 
 def _effects(one: Judgement) -> str:
@@ -210,7 +218,7 @@ def page(
             "Each claim's mean effect over the datasets with its 95% interval; what the paper "
             "published (diamond); what plain cross-entropy gains when it is re-run as often and "
             "chosen the same way (square); and, in grey, effects too small to be found here.",
-            "## The claims",
+            f"## The claims, {_over(linear)}",
             _without_title(markdown(claim_table(digests))),
         ]
     if len(relu) > 1:
@@ -249,8 +257,8 @@ def _summary(digests: Sequence[StudyDigest], replica: Sequence[Digest]) -> str:
             if (own := [_short(j) for j in found if j.verdict == word])
         ]
         said.append(
-            f"**What is left**, with choices on other rows, {runs:,} runs and {len(linear)} "
-            f"datasets, of ten claims: {'. '.join(each)}."
+            f"**What is left**, with choices on other rows and {runs:,} runs, {_over(linear)}, of "
+            f"ten claims: {'. '.join(each)}."
         )
     return "\n".join(said)
 

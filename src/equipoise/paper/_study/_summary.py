@@ -113,8 +113,8 @@ def winners(digest: StudyDigest, outcome: str) -> tuple[str, int, int]:
     values = transformed(outcome, own[outcome].to_numpy(np.float64))
     table = own.assign(loss=loss, value=values).pivot_table("value", "repeat", "loss")
     best = str(table.mean().idxmin())
-    changed = sum(table.drop(index=r).mean().idxmin() != best for r in table.index)
-    return best, int(changed), len(table)
+    rest = [table.drop(index=r) for r in table.index] if len(table) > 1 else []
+    return best, sum(str(own.mean().idxmin()) != best for own in rest), len(table)
 
 
 def noise(digest: StudyDigest) -> dict[str, Any]:
