@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from equipoise._files import replace_file
 from equipoise.datasets import Dataset
 from equipoise.metrics import group_base_rates, pareto_mask, proportional_equality
+from equipoise.paper._floors import pe_floors
 from equipoise.paper._published import NAMES
 from equipoise.search import balanced_score, baseline_medians, within_slack
 from equipoise.sweep import CONTROL_STEP, RunPart, Store, Sweep, encode, processor, versions
@@ -43,6 +44,9 @@ CALIBRATIONS = {"none": None, "group": "group"}
 READ = ("accuracy", "pe", "pe_deterministic", "ece15", "ece10", "dead")
 """Metrics that are read on the test set at a chosen epoch."""
 
+PLANE = ("pe", "ece15")
+"""Metrics of a frontier."""
+
 RUN = ("loss", "rho", "lam", "split_seed", "seed")
 
 
@@ -50,8 +54,9 @@ RUN = ("loss", "rho", "lam", "split_seed", "seed")
 class Digest:
     """The digest of the sweep on one dataset: three tables, as columns by name, and some facts.
 
-    `choices` has a row per run, reading, objective and calibration: the epoch that was chosen, its
-    score (the value minimised), and its test metrics.
+    `choices` has what `best` can return: for each technique, split, reading, objective and
+    calibration the best run, its epoch, its score (the value minimised) and its test metrics. Of
+    cross-entropy, each control that is better than all before it.
     """
 
     choices: dict[str, NDArray[Any]]
@@ -80,9 +85,9 @@ class Digest:
         return [t for t in self.techniques if t not in NAMES]
 
     @property
-    def mean_oracle(self) -> float:
-        """PE of the test labels themselves, averaged over the splits."""
-        return float(np.mean([s["label_oracle_pe"] for s in self.facts["splits"].values()]))
+    def floors(self) -> dict[str, float | None]:
+        """What `pe_floors` found for this dataset; None in results older than that."""
+        return {"model": None, "labels": None, **self.facts.get("floors", {})}
 
     def budget(self, technique: str) -> int:
         """Return the number of runs that a technique has for each seed."""
@@ -186,9 +191,30 @@ def digest(
     recipe = _numpy(pa.concat_tables([parquet.read_table(path) for path in recipes]))
     # as in the store: 24 bits are enough
     recipe = {k: v.astype(np.float32) if v.dtype == np.float64 else v for k, v in recipe.items()}
-    choices = _stacked([c for seed in store.sweep.seeds for c in _choices(runs, seed)])
+    choices = records(_stacked([c for seed in store.sweep.seeds for c in _choices(runs, seed)]))
     frontiers = _stacked([*_published_frontiers(runs), *_validated_frontiers(runs)])
     return Digest(choices, frontiers, recipe, _facts(runs, store, parts, data))
+
+
+def records(choices: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Keep the rows that `Digest.best` can return, whatever the number of controls.
+
+    These are the best run of each technique, and of cross-entropy each control that is better than
+    all before it.
+    """
+    index, score = control_index(choices), choices["score"]
+    names = ("reading", "objective", "calibration", "loss", "split_seed")
+    cells = list(zip(*(choices[name].tolist() for name in names), strict=True))
+    kept: dict[tuple[Any, ...], list[int]] = {}
+    for row in np.argsort(index, kind="stable").tolist():
+        rows = kept.setdefault(cells[row], [])
+        if rows and not score[row] < score[rows[-1]]:
+            continue
+        if rows and index[rows[-1]] == index[row]:
+            rows.pop()
+        rows.append(row)
+    whole = np.sort([row for rows in kept.values() for row in rows])
+    return {name: values[whole] for name, values in choices.items()}
 
 
 def _where(table: dict[str, NDArray[Any]], **values: str) -> Mask:
@@ -235,12 +261,16 @@ class _Runs:
         return np.where(np.isnan(values), np.inf, values)
 
     def described(
-        self, rows: NDArray[Any], epochs: NDArray[Any], how: str | None
+        self,
+        rows: NDArray[Any],
+        epochs: NDArray[Any],
+        how: str | None,
+        metrics: Sequence[str] = READ,
     ) -> dict[str, Any]:
         """Return runs, epochs and their test metrics."""
         found: dict[str, Any] = {name: values[rows] for name, values in self.run.items()}
         found["epoch"] = epochs + 1
-        for metric in READ:
+        for metric in metrics:
             values = self.columns[run_column("test", metric, how)]
             found[run_column("test", metric)] = values[rows, epochs]
         return found
@@ -342,11 +372,11 @@ def _validated_frontiers(runs: _Runs) -> Iterator[dict[str, Any]]:
 def _frontier(
     runs: _Runs, rows: NDArray[Any], epochs: NDArray[Any], part: str, how: str | None
 ) -> dict[str, Any]:
-    x, y = (runs.columns[run_column(part, m, how)][rows, epochs] for m in ("pe", "ece15"))
+    x, y = (runs.columns[run_column(part, m, how)][rows, epochs] for m in PLANE)
     kept = pareto_mask(np.column_stack([x, y]).astype(np.float64))
-    return runs.described(rows[kept], epochs[kept], how) | {
+    return runs.described(rows[kept], epochs[kept], how, PLANE) | {
         run_column("val", m): runs.columns[run_column("val", m, how)][rows[kept], epochs[kept]]
-        for m in ("pe", "ece15")
+        for m in PLANE
     }
 
 
@@ -398,6 +428,7 @@ def _facts(runs: _Runs, store: Store, parts: Sequence[RunPart], data: Dataset) -
             "y1_a0": float((y[a == 0] == 1).mean()),
             "y1_a1": float((y[a == 1] == 1).mean()),
         },
+        "floors": pe_floors(data),
         "best_test_accuracy": runs.best_accuracy("test", usual),
         "reference": runs.medians(usual & ce, runs.within("test", usual), "test"),
         "splits": splits,

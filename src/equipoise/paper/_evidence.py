@@ -7,24 +7,32 @@ Functions ending in `_published` choose on the test set, as the paper does; thos
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.paper._digest import Digest
 from equipoise.paper._published import paper_name
-from equipoise.paper._tables._numbers import means, relative
+from equipoise.paper._study._inference import holm
+from equipoise.paper._tables._numbers import (
+    mean_ratio,
+    means,
+    relative,
+    split_interval,
+    split_p,
+    values_of,
+)
 from equipoise.paper._tables._optimised import (
     EXPERIMENTS,
     best_published,
     best_validated,
     compare,
+    control_change,
     published_change,
 )
 from equipoise.paper._tables._scaling import scaled, scaling_change
 from equipoise.paper._tables._volumes import published_volume, validated_volumes
-from equipoise.search import mean_interval
 
 Floats = NDArray[np.float64]
 
@@ -35,31 +43,65 @@ PAIRWISE = ("mmce", "mmce-w", "mmce-w*")
 class Case:
     """One dataset (or dataset and technique): its number, and whether a claim is true there.
 
-    `true` is None where its interval allows both. `leaning` is whether the number itself is as
-    claimed; it is shown, and decides nothing.
+    Attributes
+    ----------
+    label
+        The number as text.
+    true
+        None where that is open.
+    leaning
+        Whether the number itself is as claimed.
+    p
+        Two-sided p-value of no difference, where the number is a difference over splits. Such a
+        case is open until the p-values of all cases of the claim are corrected.
+    value, control
+        A gain in percent, and that of cross-entropy re-run as often, for claims that are judged
+        by the mean over datasets.
     """
 
     label: str
     true: bool | None
     leaning: bool
+    p: float | None = None
+    value: float | None = None
+    control: float | None = None
 
 
 NOTHING = Case("nothing within the slack", False, False)
 
 
-def difference(values: Floats, unit: str = "%", least: float = 0.0) -> Case:
-    """Return the case that the mean of paired differences is above 0, and at least `least`."""
+def difference(values: Floats, unit: str = "%") -> Case:
+    """Return the case that the mean of paired differences over splits is above 0."""
     if not len(values):
         return NOTHING
-    found, mean = mean_interval(values), float(values.mean())
-    label, leaning = f"{mean:+.2f}{unit}", mean > 0 and mean >= least
-    if found is None:
-        # one split shows a sign, no more
-        return Case(label, None, leaning)
-    low, high = found
-    label += f" [{low:+.2f}, {high:+.2f}]"
-    true = True if low > 0 and mean >= least else False if high < least or high <= 0 else None
-    return Case(label, true, leaning)
+    found, mean = split_interval(values), float(values.mean())
+    label = f"{mean:+.2f}{unit}"
+    if not values.any():
+        return Case(label, False, False, value=mean)
+    if found is not None:
+        label += f" [{found[0]:+.2f}, {found[1]:+.2f}]"
+    # one split shows a sign, no more: it has no p-value
+    return Case(label, None, mean > 0, split_p(values), value=mean)
+
+
+def corrected(cases: Sequence[Case], level: float = 0.05) -> list[Case]:
+    """Return the cases, each true or false where its Holm-adjusted p-value is at most `level`.
+
+    Examples
+    --------
+    >>> cases = [Case("a", None, True, 0.01), Case("b", None, False, 0.04), Case("c", True, True)]
+    >>> [case.true for case in corrected(cases)]
+    [True, False, True]
+    >>> [case.true for case in corrected([*cases, Case("d", None, False, 0.5)])]
+    [True, None, True, None]
+    """
+    tested = [i for i, case in enumerate(cases) if case.p is not None]
+    adjusted = holm([p for case in cases if (p := case.p) is not None])
+    found = list(cases)
+    for i, p in zip(tested, adjusted, strict=True):
+        if p <= level:
+            found[i] = dataclasses.replace(cases[i], true=cases[i].leaning)
+    return found
 
 
 def _named(name: str, case: Case) -> Case:
@@ -82,19 +124,46 @@ def scaling_validated(digest: Digest, objective: str, metric: str) -> list[Case]
     return [difference(relative(*scaled(digest, objective, metric)))]
 
 
-def gain_published(digest: Digest, name: str, column: int, least: float) -> list[Case]:
-    """Return whether the best technique of one of Tables 4 to 8 gains so many percent."""
+def gain_published(digest: Digest, name: str, column: int) -> list[Case]:
+    """Return what the best technique of one of Tables 4 to 8 gains, and what its control does."""
     technique = best_published(digest, name)
     gain = means(published_change(digest, name, technique))[column]
-    return [_plain(f"{paper_name(technique)} {gain:+.1f}%", gain >= least)]
+    control = means(control_change(digest, name, technique))[column]
+    label = f"{paper_name(technique)} {gain:+.1f}%, control {control:+.1f}%"
+    return [Case(label, gain > 0, gain > 0, value=gain, control=control)]
 
 
-def gain_validated(digest: Digest, name: str, metric: str, least: float) -> list[Case]:
-    """Return the same of the technique chosen on validation, against as many runs."""
+def gain_validated(digest: Digest, name: str, metric: str) -> list[Case]:
+    """Return what the technique chosen on validation gains, against as many runs."""
     found = best_validated(digest, name)
     if found is None:
         return [NOTHING]
-    case = difference(relative(*found.values(metric)), least=least)
+    return [_named(paper_name(found.technique), difference(relative(*found.values(metric))))]
+
+
+def hurt_published(digest: Digest) -> list[Case]:
+    """Return whether the technique that is best at ECE has a higher PE than cross-entropy's least.
+
+    So does cross-entropy itself, re-run as often and chosen for its ECE.
+    """
+    technique = best_published(digest, "table5")
+    own, control = (
+        mean_ratio(change(digest, "table5", technique)[:, 0])
+        for change in (published_change, control_change)
+    )
+    label = f"{paper_name(technique)} {own:.2f} times, control {control:.2f}"
+    return [_plain(label, own > 1.0)]
+
+
+def hurt_validated(digest: Digest) -> list[Case]:
+    """Return the same, chosen on validation: for ECE against cross-entropy chosen for PE."""
+    found = best_validated(digest, "table5")
+    if found is None:
+        return [NOTHING]
+    runs = digest.budget(found.technique)
+    control = values_of(digest.best("ce", "validated", "pe", controls=runs), "test_pe")
+    # the change is turned round, so that a higher PE is above 0
+    case = difference(-relative(control, found.values("test_pe")[1]))
     return [_named(paper_name(found.technique), case)]
 
 
@@ -152,25 +221,29 @@ def _largest(values: Mapping[str, Floats]) -> str:
     return max(values, key=lambda t: values[t].mean())
 
 
-def fairest_published(digest: Digest) -> list[Case]:
-    """Return whether the technique with the least PE is MMCE or MMCE-W."""
-    best = best_published(digest, "table4")
-    return [_plain(paper_name(best), best in PAIRWISE)]
+def leader_published(digest: Digest, name: str, group: Collection[str]) -> list[Case]:
+    """Return whether the best technique of one of Tables 4 to 8 is one of a group."""
+    best = best_published(digest, name)
+    return [_plain(paper_name(best), best in group)]
 
 
-def fairest_validated(digest: Digest) -> list[Case]:
-    """Return whether the best of them has a lower PE than the best of the others."""
-    pe = _read_on_test(digest, "table4")
-    own = _least({t: v for t, v in pe.items() if t in PAIRWISE})
+def leader_validated(digest: Digest, name: str, group: Collection[str]) -> list[Case]:
+    """Return whether the best of a group has a lower value than the best of the others."""
+    read = _read_on_test(digest, name)
+    own = _least({t: v for t, v in read.items() if t in group})
     if own is None:
         return [NOTHING]
-    control = compare(digest, "table4", own).values("test_pe")[0]
-    pe |= {} if np.isnan(control).any() else {"ce": control}
-    other = _least({t: v for t, v in pe.items() if t not in PAIRWISE})
+    control = compare(digest, name, own).values(_metric(name))[0]
+    read |= {} if np.isnan(control).any() else {"ce": control}
+    other = _least({t: v for t, v in read.items() if t not in group})
     if other is None:
         return [_plain(f"{paper_name(own)} alone is within the slack", True)]
-    case = difference(relative(pe[other], pe[own]))
+    case = difference(relative(read[other], read[own]))
     return [_named(f"{paper_name(own)} against {paper_name(other)}", case)]
+
+
+def _metric(name: str) -> str:
+    return {"pe": "test_pe", "ece": "test_ece15"}[EXPERIMENTS[name].objective]
 
 
 def _read_on_test(digest: Digest, name: str) -> dict[str, Floats]:
@@ -179,8 +252,7 @@ def _read_on_test(digest: Digest, name: str) -> dict[str, Floats]:
     Not the validation value, which is the lower the more runs it is chosen from. Techniques with
     nothing within the slack on a split are left out.
     """
-    metric = {"pe": "test_pe", "ece": "test_ece15"}[EXPERIMENTS[name].objective]
-    found = {t: compare(digest, name, t).values(metric)[1] for t in digest.techniques}
+    found = {t: compare(digest, name, t).values(_metric(name))[1] for t in digest.techniques}
     return {t: values for t, values in found.items() if not np.isnan(values).any()}
 
 
@@ -214,7 +286,7 @@ def ranking_published(digest: Digest, plain: str, hybrid: str) -> list[Case]:
 
 
 def ranking_validated(digest: Digest, plain: str, hybrid: str) -> list[Case]:
-    """Return the same; a change is false where the former best is clearly worse."""
+    """Return the same; a change is false where the former best is shown to be worse."""
     alone, both = (_read_on_test(digest, name) for name in (plain, hybrid))
     first, second = _least(alone), _least(both)
     if first is None or second is None:
@@ -223,7 +295,7 @@ def ranking_validated(digest: Digest, plain: str, hybrid: str) -> list[Case]:
     if case.true or first not in both:
         return [case]
     worse = difference(relative(both[first], both[second]))
-    return [Case(f"{case.label} {worse.label}", False if worse.true else None, False)]
+    return [Case(f"{case.label} {worse.label}", None, False, worse.p if worse.leaning else 1.0)]
 
 
 def hybrid_published(digest: Digest) -> list[Case]:
@@ -240,7 +312,7 @@ def hybrid_validated(digest: Digest) -> list[Case]:
     cases = {}
     for t in digest.techniques:
         plain, hybrid = (validated_volumes(digest, t, c) for c in ("none", "group"))
-        cases[t] = difference(hybrid - plain)
+        cases[t] = difference(hybrid - plain, "")
     return _each_technique(cases)
 
 

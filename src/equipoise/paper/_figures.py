@@ -1,191 +1,160 @@
-"""The Pareto figures: what each technique can reach in PE and ECE within the accuracy slack.
-
-Left, as published: all configurations, epochs and seeds within the slack of the best test accuracy,
-and a line through those that are Pareto-optimal. Right, validated: the balanced choice on
-validation, read on the test set.
-"""
+"""The frontiers of PE and ECE, a panel for each dataset."""
 
 from __future__ import annotations
 
 import io
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from equipoise.metrics import pareto_front
-from equipoise.paper._digest import SLACK, Digest
-from equipoise.paper._published import paper_name, published
+from equipoise.paper._digest import Digest
+from equipoise.paper._published import paper_name
+from equipoise.paper._tables._numbers import split_interval
 from equipoise.plots import blank_figure
-from equipoise.search import mean_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = {
-    "ce": "#000000",
-    "ls": "#8c6d31",
-    "fl": "#c7a252",
-    "flsd": "#999999",
-    "dca": "#e69f00",
-    "mdca": "#d55e00",
-    "mmce": "#0072b2",
-    "mmce-w": "#56b4e9",
-    "mmce-w*": "#009e73",
+Floats = NDArray[np.float64]
+
+LOOKS = {
+    "ce": ("#000000", "D"),
+    "ls": ("#8c6d31", "v"),
+    "fl": ("#aaaaaa", "X"),
+    "flsd": ("#777777", "P"),
+    "dca": ("#e69f00", "s"),
+    "mdca": ("#d55e00", "^"),
+    "mmce": ("#0072b2", "o"),
+    "mmce-w": ("#56b4e9", "<"),
+    "mmce-w*": ("#009e73", ">"),
 }
+"""Colour and mark of each technique."""
 
-
-LABELS = "PE of the labels"
-
-# FL is often the same as FLSD, and shows beneath it
-WIDTHS = {"ce": 2.2, "fl": 3.6}
-MARKS = {"ce": 7, "fl": 9}
-
+FLOOR = "PE floor"
 FEWEST = 3
 """Splits that an interval is drawn for: of two it says nothing."""
 
 CAPTION = (
-    "Left, as published: the Pareto-optimal points of all configurations, epochs and seeds within "
-    "5 points of the best test accuracy (PE on a square-root scale). Right, validated: the "
-    "balanced choice on validation, read on the test set; mean over the splits on which the "
-    "technique has something within the slack (the legend says where these are not all), with the "
-    f"95% interval of each mean where there are {FEWEST} splits or more. Cross-entropy has as many "
-    "runs there as the technique with most. The intervals are not those of differences: the "
-    "tables have these, paired and with equal numbers of runs. A hybrid (_ts) is hollow or dashed."
+    "A panel for each dataset; PE on a square-root scale; nearer to the origin is better. Lines, "
+    "as published: the Pareto-optimal points of all configurations, epochs and seeds within 5 "
+    "points of the best test accuracy, cross-entropy with one run per seed. Marks, validated: the "
+    "balanced choice on validation, read on the test set, mean over the splits on which the "
+    "technique has something within the slack; cross-entropy has as many runs as the technique "
+    "with most. The cross is the 95% interval of cross-entropy's mark over splits (Nadeau and "
+    "Bengio's); the tables have the paired differences. Dotted: what a model with a PE of 0 in the "
+    "population scores on such test sets (Table 2). The distance from lines to marks is what "
+    "choosing on the test set gives. Hybrids are in the table of frontiers."
 )
 
 
-def pareto_figure(digest: Digest, *, hybrid: bool) -> Figure:
-    """Draw the frontiers of one dataset, as published on the left and validated on the right.
-
-    `CAPTION` says what is drawn.
-    """
-    figure = blank_figure(figsize=(11, 4.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    most = max(digest.budget(t) for t in digest.facts["sweep"]["loss"])
-    _published(left, digest, hybrid)
-    _validated(right, digest, hybrid, most)
-    for axes in (left, right):
-        axes.set_xlabel("stochastic PE (lower is fairer)" + ", square-root scale" * (axes is left))
-        axes.set_ylabel("ECE, 15 bins (lower is better calibrated)")
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
+def pareto_figure(digests: Sequence[Digest]) -> Figure:
+    """Draw the frontiers of every dataset; `CAPTION` says what is drawn."""
+    wide = min(4, len(digests) + 1)
+    high = math.ceil((len(digests) + 1) / wide)
+    figure = blank_figure(figsize=(0.6 + 2.9 * wide, 0.4 + 2.65 * high), layout="constrained")
+    panels = list(figure.subplots(high, wide, squeeze=False).flat)
     drawn: dict[str, Any] = {}
-    for axes in (right, left):
+    for i, (axes, digest) in enumerate(zip(panels, digests, strict=False)):
+        _panel(axes, digest)
+        if i % wide == 0:
+            axes.set_ylabel("ECE, 15 bins")
+        if i + wide >= len(digests):
+            axes.set_xlabel("stochastic PE")
         drawn |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    names = _names(digest, hybrid, most)
-    handles = [drawn[name] for name in names if name in drawn]
-    labels = [names[name] for name in names if name in drawn]
-    figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
+    for axes in panels[len(digests) :]:
+        axes.axis("off")
+    order = [*(paper_name(t) for t in LOOKS), FLOOR]
+    names = sorted(drawn, key=lambda name: order.index(name) if name in order else len(order))
+    panels[len(digests)].legend(
+        [drawn[name] for name in names],
+        names,
+        loc="center",
+        frameon=False,
+        fontsize=9,
+        title="line: as published\nmark: validated",
+        title_fontsize=9,
+    )
     return figure
 
 
-def _curves(digest: Digest, hybrid: bool) -> list[tuple[str, str]]:
-    calibrations = ["none", "group"] if hybrid else ["none"]
-    return [(t, c) for t in ("ce", *digest.techniques) for c in calibrations]
+def chosen_points(digest: Digest, technique: str) -> Floats:
+    """Return the (PE, ECE) of the balanced choice on each split that has one, (split, 2)."""
+    most = max(digest.budget(t) for t in digest.facts["sweep"]["loss"])
+    rows = digest.best(technique, "validated", "balanced", controls=most)
+    points = [[row["test_pe"], row["test_ece15"]] for row in rows if row]
+    return np.array(points, np.float64).reshape(-1, 2)
 
 
-def _names(digest: Digest, hybrid: bool, most: int) -> dict[str, str]:
-    """Return the legend of each curve: its name, and its splits where these are not all."""
-    found = {}
-    for technique, calibration in _curves(digest, hybrid):
-        name = paper_name(technique, calibration)
-        n = sum(map(bool, _chosen(digest, technique, calibration, most)))
-        few = "" if n == len(digest.seeds) else f" (right: {n} of {len(digest.seeds)} splits)"
-        found[name] = name + few
-    return {**found, LABELS: LABELS}
-
-
-def _style(technique: str, calibration: str) -> dict[str, Any]:
-    return {
-        "color": COLOURS.get(technique, "#cc79a7"),
-        "linestyle": "--" if calibration == "group" else "-",
-        "linewidth": WIDTHS.get(technique, 1.4),
-    }
-
-
-def _published(axes: Axes, digest: Digest, hybrid: bool) -> None:
-    best = 100.0 * digest.facts["best_test_accuracy"]
-    paper = published()["best_accuracy"].get(digest.dataset)
-    said = f"; paper ({paper - 100 * SLACK:.2f}%, {paper:.2f}%)" if paper else ""
-    within = f"accuracy in ({best - 100 * SLACK:.2f}%, {best:.2f}%){said}"
-    axes.set_title(f"{digest.dataset}, as published\n{within}", fontsize=10)
-    for technique, calibration in _curves(digest, hybrid):
-        front = pareto_front(digest.frontier(technique, "published", calibration))
-        if len(front):
+def _panel(axes: Axes, digest: Digest) -> None:
+    marks = {t: chosen_points(digest, t) for t in digest.facts["sweep"]["loss"]}
+    for technique, points in marks.items():
+        colour, mark = LOOKS.get(technique, ("#cc79a7", "o"))
+        front = pareto_front(digest.frontier(technique, "published"))
+        first = technique == "ce"
+        # a line of the legend has the mark too, though the line on the axes has none
+        if len(front) or len(points):
+            mean = points.mean(0) if len(points) else (np.nan, np.nan)
             axes.plot(
-                front[:, 0],
-                front[:, 1],
-                marker=".",
-                markersize=4,
-                label=paper_name(technique, calibration),
-                **_style(technique, calibration),
-            )
-    # points near 0 stand apart, and 0 itself can be drawn
+                *mean, marker=mark, color=colour, markersize=7 if first else 6.5, linewidth=1.3,
+                markeredgecolor="white", markeredgewidth=0.4, zorder=4 if first else 3,
+                label=paper_name(technique),
+            )  # fmt: skip
+        if len(front):
+            axes.plot(*front.T, color=colour, linewidth=2.0 if first else 1.1, alpha=0.85)
+        if first and len(points) >= FEWEST:
+            _cross(axes, points)
+    floor = digest.floors["model"]
+    if floor is not None:
+        axes.axvline(floor, color="#444444", linestyle=":", linewidth=1.2, label=FLOOR)
+    axes.set_title(digest.dataset, fontsize=10)
     axes.set_xscale("function", functions=(lambda x: np.sqrt(np.maximum(x, 0.0)), np.square))
-    axes.set_xlim(left=0.0)
-    axes.set_ylim(bottom=0.0)
-    ticks = _root_ticks(axes.get_xlim()[1])
+    right, top = _limits(marks, floor or 0.0)
+    axes.set_xlim(0.0, right)
+    axes.set_ylim(0.0, top)
+    ticks = _root_ticks(right)
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.tick_params(labelsize=8)
+    axes.grid(alpha=0.2)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _cross(axes: Axes, points: Floats) -> None:
+    spans = [split_interval(column) for column in points.T]
+    mean = points.mean(0)
+    for i, span in enumerate(spans):
+        if span is not None:
+            ends = np.array([mean, mean])
+            ends[:, i] = np.maximum(span, 0.0)
+            axes.plot(*ends.T, color="#000000", linewidth=0.9, alpha=0.35, zorder=2)
+
+
+def _limits(marks: dict[str, Floats], floor: float) -> tuple[float, float]:
+    """Return the ends of the axes: the marks are inside, lines may leave."""
+    means = np.array([points.mean(0) for points in marks.values() if len(points)])
+    finite = means[np.isfinite(means).all(1)] if len(means) else np.zeros((0, 2))
+    pe, ece = finite.max(0) if len(finite) else (0.0, 0.0)
+    return 1.25 * max(pe, floor) or 1.0, 1.25 * ece or 1.0
 
 
 def _root_ticks(right: float) -> list[float]:
     """Return round numbers up to `right` that stand apart on a square-root scale.
 
     >>> _root_ticks(2.0)
-    [0.0, 0.02, 0.1, 0.2, 0.5, 1.0, 2.0]
+    [0.0, 0.1, 0.5, 1.0, 2.0]
     """
     found = [0.0]
     for tick in (float(f"{digit}e{power}") for power in range(-6, 6) for digit in (1, 2, 5)):
-        if tick <= right and math.sqrt(tick) - math.sqrt(found[-1]) >= 0.09 * math.sqrt(right):
+        if tick <= right and math.sqrt(tick) - math.sqrt(found[-1]) >= 0.2 * math.sqrt(right):
             found.append(tick)
     return found
 
 
-def _chosen(
-    digest: Digest, technique: str, calibration: str, controls: int
-) -> list[dict[str, Any]]:
-    return digest.best(technique, "validated", "balanced", calibration, controls=controls)
-
-
-def _validated(axes: Axes, digest: Digest, hybrid: bool, most: int) -> None:
-    axes.set_title(
-        f"{digest.dataset}, validated\nbalanced choice on validation, read on test", fontsize=10
-    )
-    for technique, calibration in _curves(digest, hybrid):
-        there = [row for row in _chosen(digest, technique, calibration, most) if row]
-        if not there:
-            continue
-        points = np.array([[row["test_pe"], row["test_ece15"]] for row in there])
-        enough = len(there) >= FEWEST
-        spans = [mean_interval(column) if enough else None for column in points.T]
-        mean = points.mean(0)
-        errors = [
-            None if span is None else [[m - span[0]], [span[1] - m]]
-            for m, span in zip(mean, spans, strict=True)
-        ]
-        style = _style(technique, calibration)
-        axes.errorbar(
-            mean[0],
-            mean[1],
-            xerr=errors[0],
-            yerr=errors[1],
-            color=style["color"],
-            ecolor=(style["color"], 0.35),  # many cross, and the marks matter
-            marker="D" if technique == "ce" else "o",
-            markersize=MARKS.get(technique, 6),
-            markerfacecolor="white" if calibration == "group" else style["color"],
-            linestyle="none",
-            elinewidth=1.0,
-            label=paper_name(technique, calibration),
-        )
-    axes.axvline(digest.mean_oracle, color="#888888", linestyle=":", linewidth=1.0, label=LABELS)
-    axes.set_xlim(left=0.0)
-    axes.set_ylim(bottom=0.0)
-
-
-def rendered(figure: Figure, kind: str) -> bytes:
+def rendered(figure: Figure, kind: str = "svg") -> bytes:
     """Return a figure as an svg or png file; the same figure gives the same bytes."""
     import matplotlib as mpl
 

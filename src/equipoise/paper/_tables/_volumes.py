@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from equipoise.metrics import hypervolume
 from equipoise.paper._digest import Digest
 from equipoise.paper._published import paper_name
+from equipoise.paper._tables._numbers import split_interval
 from equipoise.paper._tables._table import SPAN, Table
-from equipoise.search import mean_interval
 
 Floats = NDArray[np.float64]
 
@@ -71,7 +71,7 @@ def volumes(digests: Sequence[Digest]) -> Table:
                 more = own - control
                 row += [float(own.mean())]
                 itself = (t, c) == ("ce", "none")
-                row += [None, None] if itself else [float(more.mean()), mean_interval(more)]
+                row += [None, None] if itself else [float(more.mean()), split_interval(more)]
             rows.append(row)
     return Table(
         "frontiers",
@@ -97,7 +97,7 @@ def volumes(digests: Sequence[Digest]) -> Table:
             "more points gain a little by chance; the control is cross-entropy with as many "
             "runs, without temperatures. A dash: nothing is within the slack, or cross-entropy "
             "beside itself. FL and FLSD are the same but where a label has a probability of at "
-            "most 0.2, and are often equal.",
+            "most 0.2, and are often equal. Intervals over splits are Nadeau and Bengio's.",
         ),
         (
             ("dataset", "{0}"),
