@@ -51,7 +51,7 @@ def split_p(values: Floats) -> float | None:
     Examples
     --------
     >>> round(split_p(np.array([1.0, 2.0, 3.0])), 3)
-    0.102
+    0.106
     """
     from scipy.special import stdtr
 
