@@ -39,7 +39,7 @@ PUBLIC = ("compas", "census-income", "acs-massachusetts", "mortgages")
 ROWS = 1_500
 TEST = 30_000
 FIRST = 20
-"""Number of the first repeat on public data: how the model is fitted was decided on those before."""
+"""Number of the first repeat on public data: the rule of choice was decided on those before."""
 
 
 def measured(model: Any, X: np.ndarray, y: np.ndarray, a: np.ndarray, reference: int) -> dict:

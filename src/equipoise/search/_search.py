@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from equipoise._files import write_model
-from equipoise._inputs import decode, from_plain, shown, to_plain
+from equipoise._inputs import InputError, decode, from_plain, shown, to_plain
 from equipoise.calibration import Shrinkage
 from equipoise.search._choice import check_objective, within_slack
 from equipoise.search._part import FORMAT, SearchData, Settings
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-NETWORKS = 4
+NETWORKS = 8
 """Networks whose mean is the model of a choice: initial weights add noise to a single one."""
 
 
@@ -268,9 +268,11 @@ class FrontierSearch(GroupEstimator):
         if group not in self.pooled_:
             return group
         if self.reference_group is not None:
-            raise ValueError(
-                f"reference_group {group!r} has fewer than min_group_size={self.min_group_size} "
-                "rows, so it is pooled; name a larger group, or pass small_groups='keep'"
+            raise InputError(
+                f"reference_group {group!r} has fewer than {self.min_group_size} rows "
+                "(min_group_size), so it is pooled",
+                "name a larger group, or pass small_groups='keep'",
+                "name a larger group, or pass --small-groups keep",
             )
         return POOLED  # the largest is small, and so are all
 

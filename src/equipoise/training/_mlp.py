@@ -84,6 +84,22 @@ def _joined(networks: Sequence[Layers]) -> Layers:
     return found
 
 
+def _parted(layers: Layers, networks: int) -> list[Layers]:
+    """Return the networks of `_joined`; their logits are to be added up."""
+    found: list[Layers] = [[] for _ in range(networks)]
+    last = len(layers) - 1
+    for level, (weight, bias) in enumerate(layers):
+        for j, own in enumerate(found):
+            rows, nodes = (
+                slice(j * size // networks, (j + 1) * size // networks) for size in weight.shape
+            )
+            rows = rows if level else slice(None)
+            nodes = nodes if level < last else slice(None)
+            share = bias[nodes] if level < last else bias / networks
+            own.append((weight[rows, nodes], share))
+    return found
+
+
 class GroupwiseMLPClassifier(GroupEstimator):
     """A multilayer perceptron trained with a group-wise calibration loss.
 
@@ -337,20 +353,30 @@ class GroupwiseMLPClassifier(GroupEstimator):
     def _forward(self, X: NDArray[np.float32]) -> Floats:
         # in float64 and blocks of one size, so that a row's result does not depend on the rows
         # beside it: BLAS adds up in another order in products of another size or layout
-        layers = [(w.astype(np.float64, order="C"), b) for w, b in self.layers_]
-        logits = np.empty((len(X), len(layers[-1][1])))
+        networks = [
+            [(w.astype(np.float64, order="C"), b) for w, b in layers]
+            for layers in _parted(self.layers_, self._networks())
+        ]
+        logits = np.zeros((len(X), len(self.layers_[-1][1])))
         for start in range(0, len(X), BLOCKS * BLOCK):
             own = X[start : start + BLOCKS * BLOCK]
             n = -(-len(own) // BLOCK)
-            active: NDArray[Any] = np.zeros((n, BLOCK, X.shape[1]))
-            active.reshape(n * BLOCK, -1)[: len(own)] = own
-            for i, (weight, bias) in enumerate(layers):
-                active = active @ weight  # a product for each block
-                active += bias
-                if i < len(layers) - 1:
-                    np.maximum(active, 0.0, out=active)
-            logits[start : start + len(own)] = active.reshape(n * BLOCK, -1)[: len(own)]
+            given: NDArray[Any] = np.zeros((n, BLOCK, X.shape[1]))
+            given.reshape(n * BLOCK, -1)[: len(own)] = own
+            for layers in networks:
+                active = given
+                for i, (weight, bias) in enumerate(layers):
+                    active = active @ weight  # a product for each block
+                    active += bias
+                    if i < len(layers) - 1:
+                        np.maximum(active, 0.0, out=active)
+                logits[start : start + len(own)] += active.reshape(n * BLOCK, -1)[: len(own)]
         return logits
+
+    def _networks(self) -> int:
+        """Return the number of networks that are averaged: those that did not diverge."""
+        hidden = self._hidden()
+        return max(1, self.layers_[0][0].shape[-1] // hidden[0]) if hidden else 1
 
     def _logits(
         self, X: Any, sensitive_features: Any = None, *, needed: bool = True
@@ -464,9 +490,8 @@ class GroupwiseMLPClassifier(GroupEstimator):
         self.n_features_in_ = len(self.preprocessor_.columns)
         self.history_, self.extra_ = dict(about["history"]), dict(about["extra"])
         self.best_epoch_, self.n_iter_ = about["best_epoch"], about["n_iter"]
-        # a network that diverged is left out
-        networks = max(1, arrays["weight0"].shape[-1] // self._hidden()[0]) if self._hidden() else 1
-        hidden = (networks * size for size in self._hidden())
+        self.layers_ = [(arrays["weight0"], arrays["bias0"])]
+        hidden = (self._networks() * size for size in self._hidden())
         sizes = (len(self.preprocessor_.feature_names), *hidden, len(self.classes_))
         self.layers_ = []
         for i, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
