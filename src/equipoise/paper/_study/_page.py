@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from equipoise._files import replace_file
 from equipoise.paper._digest import Digest
@@ -27,8 +29,11 @@ from equipoise.paper._study._summary import (
     plain_level,
     winners,
 )
-from equipoise.paper._tables._optimised import best_published, published_change
-from equipoise.paper._tables._rerun import rerun_change
+from equipoise.paper._tables._optimised import (
+    best_published,
+    control_change,
+    published_change,
+)
 from equipoise.paper._tables._table import Table
 
 PICTURE = "claims.svg"
@@ -76,30 +81,29 @@ def published_values() -> dict[str, float]:
 
 def rerun_values(replica: Sequence[Digest]) -> dict[str, float]:
     """Return what cross-entropy gains when it is re-run as often, by the paper's convention."""
-    if not replica:
-        return {}
-    return {
-        "losses-fairness": -float(np.mean([_mean(rerun_change(d, "table4"))[0] for d in replica])),
-        "losses-calibration": -float(
-            np.mean([_mean(rerun_change(d, "table5"))[1] for d in replica])
-        ),
-    }
+    return _replica_values(replica, control_change)
 
 
 def technique_values(replica: Sequence[Digest]) -> dict[str, float]:
-    """Return the same of the best technique of each dataset."""
+    """Return what the best technique of each dataset gains, by the paper's convention."""
+    return _replica_values(replica, published_change)
+
+
+def _replica_values(
+    replica: Sequence[Digest], change: Callable[[Digest, str, str], NDArray[Any]]
+) -> dict[str, float]:
+    """Return the mean change over datasets, in percent, by claim; nothing without the replica."""
     return {
-        claim: -float(
-            np.mean([_mean(published_change(d, t, best_published(d, t)))[column] for d in replica])
-        )
+        claim: -float(np.mean([_mean(change(d, t, best_published(d, t)))[column] for d in replica]))
         for claim, t, column in (
             ("losses-fairness", "table4", 0),
             ("losses-calibration", "table5", 1),
         )
+        if replica
     }
 
 
-def _mean(change: np.ndarray) -> np.ndarray:
+def _mean(change: NDArray[Any]) -> NDArray[Any]:
     """Return the mean over seeds, without those where it is not defined."""
     with np.errstate(invalid="ignore"):
         return np.asarray(np.nanmean(np.where(np.isfinite(change), change, np.nan), axis=0))
