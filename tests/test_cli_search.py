@@ -638,7 +638,7 @@ def test_a_folder_that_can_only_be_read(table, tmp_path, monkeypatch):
         (("--loss", "svm"), "'svm' is not one of"),
         (("--label", "pay"), "paid"),
         (("--n-seeds", "0"), "'--n-seeds'"),
-        (("--small-groups", "error", "--min-group-size", "150"), "groups below min_group_size"),
+        (("--small-groups", "error", "--min-group-size", "150"), "--small-groups pool"),
     ],
 )
 def test_bad_options(table, tmp_path, more, said):

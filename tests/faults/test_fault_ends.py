@@ -43,6 +43,8 @@ QUOTED = "--label y --prob p --group sex"
         (f"E audit d.csv {QUOTED} >&-", 2, "standard output is closed"),
         (f"E audit d.csv {QUOTED} > /dev/full", 2, "standard output cannot be written to"),
         (f"E audit d.csv {QUOTED} --fail-if 'ece > 0' > /dev/full", 2, "cannot be written to"),
+        ("E --version > /dev/full", 2, "standard output cannot be written to"),
+        ("E --help > /dev/full", 2, "standard output cannot be written to"),
         (f"E audit d.csv {QUOTED} 2>&-", 0, ""),
         (f"E audit d.csv {QUOTED} <&-", 0, ""),
         (f"E audit - {QUOTED} < /dev/null", 2, "standard input is empty"),

@@ -114,6 +114,28 @@ FAULTS = [
     for what, name in HOSTILE.items()
 ]
 
+LINES = "age\nGate: all pass.csv"
+
+
+def check_one_line(_folder, said):
+    """Refuse a line that a name began."""
+    assert not any(line.startswith("Gate") for line in said.splitlines()), said
+
+
+FAULTS += [
+    Fault(
+        f"lines in the name of {what} that pretend to be others",
+        ["audit", LINES, *LABELS, *options],
+        says,
+        lambda folder, row=row: (folder / LINES).write_text(f'p,sex,y,"{LINES}"\n{row}\n'),
+        check=check_one_line,
+    )
+    for what, options, row, says in (
+        ("a column", ("--weight", "no"), "0.5,f,1,1", r"there are p, sex, y, age\\nGate: all pass"),
+        ("a file", (), "0.5,f,1", r"age\\nGate: all pass.csv, line 3: 3 values for 4 columns"),
+    )
+]
+
 
 @rows(FAULTS)
 def test_fault(fault, tmp_path, prepared):

@@ -189,6 +189,48 @@ def merged(data, expected):
     return run
 
 
+def merged_pattern(folder):
+    """Merge a pattern in a folder `b[1]`, beside a folder `b1`; and what is in folders below."""
+    for seed, (name, inside) in enumerate((("b[1]", "b[1]"), ("b1", "b1"), ("deep", "b[1]/deep"))):
+        written(people(60, seed=seed), folder / f"{name}.csv")
+        (folder / inside).mkdir()
+        out = str(Path(inside, "a.json"))
+        code, said = run_here(["audit", f"{name}.csv", *COLUMNS, "--json", out], folder)
+        assert code == 0, said
+    for data, expected in (("b[1]/*.json", 60), ("b[1]/**/*.json", 120), ("b[1]", 120)):
+        code, said = run_here(["audit", "--merge", data], folder)
+        assert code == 0, said
+        assert f"{expected} rows" in said
+    for name in ("b[1]", "b1"):
+        shutil.rmtree(folder / name)
+
+
+NO_TEXT = os.fsdecode(b"n\xff")
+"""A name of bytes that are not UTF-8, as Python holds it."""
+
+
+def no_text(ending):
+    """Write and read files whose name is not UTF-8."""
+
+    def run(folder):
+        name, plain = f"{NO_TEXT}.{ending}", f"plain.{ending}"
+        written(people(), folder / plain)
+        apply = ["calibrate", plain, "--apply", "cal.json", "--out", name]
+        for arguments in (
+            apply,
+            ["audit", name, *COLUMNS, "--json", f"{NO_TEXT}.json"],
+            ["audit", name, *COLUMNS, "--engine", "polars"],
+            ["audit", "--merge", f"{NO_TEXT}.json"],
+        ):
+            code, said = run_here(arguments, folder)
+            assert code == 0, said
+            assert "80 rows" in said or "80 calibrated rows" in said
+        for made in (name, f"{NO_TEXT}.json", plain):
+            (folder / made).unlink()
+
+    return run
+
+
 def literal_with_spark(folder):
     """Read every name, and folders, with one Spark session."""
     for ending in ("csv", "parquet"):
@@ -243,6 +285,23 @@ LITERAL = [
     ),
     Fault("a merge of a file named b[1].json", merged("in/b[1].json", 80), "", code=0),
     Fault("a merge of a folder with b[1].json and b1.json", merged("in", 140), "", code=0),
+    Fault(
+        "a merge of a pattern in a folder named b[1]",
+        merged_pattern,
+        "",
+        code=0,
+        makes=("b[1].csv", "b1.csv", "deep.csv"),
+    ),
+    *(
+        Fault(
+            f"a name that is not UTF-8, {ending}",
+            no_text(ending),
+            "",
+            code=0,
+            marks=[pytest.mark.skipif(sys.platform != "linux", reason="names are bytes there")],
+        )
+        for ending in ("csv", "parquet")
+    ),
     Fault("names of files that Spark reads", literal_with_spark, "", code=0, marks=SPARK),
 ]
 

@@ -21,7 +21,14 @@ from equipoise._files._json import (
 from equipoise._files._model_file import read_model, regular_file, write_model
 from equipoise._files._open_tables import Opened, number, opened, reading
 from equipoise._files._outputs import check_output
-from equipoise._files._paths import check_data, check_ending, check_path, is_parquet, is_path
+from equipoise._files._paths import (
+    check_data,
+    check_ending,
+    check_path,
+    is_parquet,
+    is_path,
+    pattern_of,
+)
 from equipoise._files._stamps import Stamp, stamps_of
 
 if TYPE_CHECKING:
@@ -47,6 +54,7 @@ __all__ = [
     "number",
     "opened",
     "parse_json",
+    "pattern_of",
     "probabilities",
     "read_json",
     "read_model",

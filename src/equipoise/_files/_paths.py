@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from equipoise._inputs import InputError
+from equipoise._inputs import InputError, shown
 
 CSV = (".csv", ".tsv", ".txt")
 PARQUET = (".parquet", ".pq")
@@ -22,8 +22,9 @@ COMPRESSED = (".gz", ".zst")
 STDIN = "standard input"
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
-# what some engine takes for a pattern, an escape or the end of a scheme
-_ODD = re.compile(r"[*?\[\]{}\\:]")
+# what some engine takes for a pattern, an escape or the end of a scheme; and bytes that are not
+# UTF-8, which Python holds as surrogates and no engine takes
+_ODD = re.compile(r"[*?\[\]{}\\:\ud800-\udfff]")
 _MAGIC = {b"PAR1": ".parquet", b"\x1f\x8b": ".csv.gz", b"\x28\xb5\x2f\xfd": ".csv.zst"}
 
 
@@ -121,9 +122,9 @@ def found(data: Any, *, remote: bool | None = None) -> Iterator[Files]:
                 each.append(_spooled(stack))
             elif ADDRESS.match(text):
                 _check_address(text, remote)
-                each.append(File(text, text))
+                each.append(File(text, shown(text)))
             else:
-                each += [File(str(Path(p).absolute()), p) for p in _paths(text)]
+                each += [File(str(Path(p).absolute()), shown(p)) for p in _paths(text)]
         yield Files(each, _all_text(each)).linked(stack)
 
 

@@ -45,7 +45,8 @@ def write_batches(
     check_ending(out, safe_csv=safe_csv)
     with replacing(Path(out)) as temporary:
         if is_parquet(out):
-            with pq.ParquetWriter(temporary, schema) as writer:
+            # opened here, since Arrow takes no name that is not UTF-8
+            with temporary.open("wb") as file, pq.ParquetWriter(file, schema) as writer:
                 for table in _gathered(batches):
                     writer.write_table(table)
         else:

@@ -14,9 +14,10 @@ def alternatives(name: str, known: Sequence[str], between: str = ", ") -> str:
     ("did you mean 'SEX'? there are SEX, age", 'there are age')
     """
     by_case = {own.casefold(): own for own in known}
+    listed = [shown(own) for own in known[:20]]
     near = difflib.get_close_matches(name.casefold(), by_case, n=1)
     hint = f"did you mean {by_case[near[0]]!r}? " if near else ""
-    return f"{hint}there are {between.join([*known[:20], *['...'] * (len(known) > 20)])}"
+    return f"{hint}there are {between.join([*listed, *['...'] * (len(known) > 20)])}"
 
 
 def check_column(name: str, names: Sequence[str]) -> None:

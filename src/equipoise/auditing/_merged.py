@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from equipoise._files import check_path, read_json, restoring, unsealed
+from equipoise._files import check_path, pattern_of, read_json, restoring, unsealed
 from equipoise._inputs import MOST_GROUPS, InputError, shown, text_of, too_many_groups
 from equipoise.auditing._model_tables import Key, ModelTables
 from equipoise.metrics import TABLE_FORMAT, AuditTable
@@ -46,11 +46,12 @@ def _json_files(sources: Sequence[str | os.PathLike[str]]) -> list[Path]:
         path = Path(source)
         check_path(source)
         if path.is_dir():
-            found = sorted(path.glob("*.json"))
+            found = sorted(path.rglob("*.json"))  # as in folders of predictions
         elif path.exists():
             found = [path]
         else:
-            found = [Path(p) for p in sorted(glob.glob(str(source), recursive=True))]  # noqa: PTH207 - of any folder
+            matches = glob.glob(pattern_of(path), recursive=True)  # noqa: PTH207 - of any folder
+            found = [Path(match) for match in sorted(matches)]
         if not found:
             raise FileNotFoundError(
                 f"there is no file {source}; name files that `equipoise audit --json` wrote"

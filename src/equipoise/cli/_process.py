@@ -35,7 +35,11 @@ class Commands(click.Group):
             _say("Error: standard output is closed; send it to a file, or to /dev/null")
             raise SystemExit(2)
         with _terminated(), _standard_output():
-            return super().main(*args, **options)
+            try:
+                return super().main(*args, **options)
+            except OSError as error:  # of --version or --help, which no command writes
+                _say(f"Error: {_sentence(error)}")
+                raise SystemExit(2) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         """Report every mistake in one sentence."""

@@ -20,6 +20,8 @@ ADDED = ("dca", "mdca", "mmce", "mmce-w")
 
 def show(finder: FrontierSearch, out: Path) -> None:
     """Print the frontier, the choice, how sure it is, and the verdict."""
+    from equipoise._inputs import counted
+
     choice = finder.choice_
     screen = console()
     printed_whole(screen, _frontier(finder))
@@ -46,7 +48,8 @@ def show(finder: FrontierSearch, out: Path) -> None:
     others, rivals = choice["within_limits"] - 1, choice["rivals"]
     if others > 0:
         lines.append(
-            f"How sure: within the limits of accuracy and log-loss are {others} other candidates, "
+            "How sure: within the limits of accuracy and log-loss "
+            f"{'is' if others == 1 else 'are'} {counted(others, 'other candidate')}, "
             f"and {rivals} of them {'is' if rivals == 1 else 'are'} not clearly worse."
         )
     if choice.get("confidence") is not None:

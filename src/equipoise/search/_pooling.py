@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise._inputs import InputError, counted
 from equipoise.calibration import GroupCalibrator, GroupTemperatureScaling
 from equipoise.training import FitRows, GroupwiseMLPClassifier
 
@@ -30,10 +31,14 @@ def pooled_groups(
     small = [g for g, n in enumerate(count) if groups and n < least]
     if not small or policy == "keep":
         return members, list(groups), {}
-    listed = ", ".join(f"{groups[g]!r} ({count[g]} rows)" for g in small)
-    problem = f"groups below min_group_size={least}: {listed}"
+    listed = ", ".join(f"{groups[g]!r} ({counted(int(count[g]), 'row')})" for g in small)
+    problem = f"groups of fewer than {least} rows: {listed}"
     if policy == "error":
-        raise ValueError(f"{problem}; merge them, or pass small_groups='pool' or 'keep'")
+        raise InputError(
+            problem,
+            "merge them, or pass small_groups='pool' or 'keep', or a smaller min_group_size",
+            "merge them, or pass --small-groups pool or keep, or a smaller --min-group-size",
+        )
     pooled = len(small) > 1
     alone = len(small) == len(groups)
     warnings.warn(
