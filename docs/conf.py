@@ -18,7 +18,7 @@ html_show_copyright = False
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 root_doc = "README"
-include_patterns = ["*.md", "docs/*.md", "paper/results/README.md", "src/equipoise/data/README.md"]
+include_patterns = ["*.md", "docs/*.md", "paper/results/*.md", "src/equipoise/data/README.md"]
 myst_heading_anchors = 3
 default_role = "code"
 napoleon_use_ivar = True
@@ -43,6 +43,8 @@ docs/sweeps
 docs/faults
 docs/reference
 paper/results/README
+paper/results/METHODS
+paper/results/REPLICA
 CONTRIBUTING
 SECURITY
 CHANGELOG

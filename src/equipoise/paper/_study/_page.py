@@ -158,10 +158,14 @@ def claim_table(digests: Sequence[StudyDigest]) -> Table:
 
 def _over(linear: Sequence[StudyDigest]) -> str:
     """Return the number of datasets in words; verdicts are final with all of them."""
-    wanted = [name for name, study in studies().items() if study.network == "linear"]
-    if len(linear) == len(wanted):
-        return f"over {len(linear)} datasets"
-    return f"interim, over {len(linear)} of {len(wanted)} datasets: nothing is decided yet"
+    wanted = len(_registered_linear())
+    if len(linear) == wanted:
+        return f"over {wanted} datasets"
+    return f"interim, over {len(linear)} of {wanted} datasets: nothing is decided yet"
+
+
+def _registered_linear() -> list[str]:
+    return [name for name, study in studies().items() if study.network == "linear"]
 
 
 def _effects(one: Judgement) -> str:
@@ -252,24 +256,37 @@ def _summary(digests: Sequence[StudyDigest], replica: Sequence[Digest]) -> str:
             f"{-again['losses-calibration']:.0f}%.",
         ]
     linear = of_network(digests, "linear")
-    if len(linear) > 1:
-        runs = sum(len(d.study["arms"]) * d.study["repeats"] * d.study["folds"] for d in digests)
-        found = judgements(digests)
-        each = [
-            f"{word}: {'; '.join(own)}"
-            for word in ("shown", "equivalent", "refuted", "undecided")
-            if (own := [_short(j) for j in found if j.verdict == word])
-        ]
+    if len(linear) < len(_registered_linear()):
         said.append(
-            f"**What is left**, with choices on other rows and {runs:,} runs, {_over(linear)}, of "
-            f"ten claims: {'. '.join(each)}."
+            f"**What is left is not decided yet**: the study that decides it is there for "
+            f"{len(linear)} of {len(_registered_linear())} datasets."
+        )
+    else:
+        runs = sum(len(d.study["arms"]) * d.study["repeats"] * d.study["folds"] for d in digests)
+        said.append(
+            f"**What is left**, with choices on other rows, {runs:,} runs and {len(linear)} "
+            f"datasets: of ten claims, {_counts(judgements(digests))}."
         )
     return "\n".join(said)
 
 
-def _short(one: Judgement) -> str:
-    text = one.claim.text
-    return text[0].lower() + text[1:] if text[1:2].islower() else text
+def _counts(found: Sequence[Judgement]) -> str:
+    """Return how many claims have each verdict, and which, where there are few."""
+    parts = []
+    for word, text in {
+        "shown": "shown",
+        "refuted": "refuted",
+        "equivalent": "shown to make no difference that matters",
+        "undecided": "undecided",
+    }.items():
+        own = [_short(j.claim.text) for j in found if j.verdict == word]
+        named = f" ({'; '.join(own)})" if own and word != "undecided" else ""
+        parts += [f"{len(own) or 'none'} {'is' if len(own) <= 1 else 'are'} {text}{named}"]
+    return ", ".join(parts)
+
+
+def _short(text: str) -> str:
+    return text if text.split(" ")[0].isupper() and text[1] != " " else text[0].lower() + text[1:]
 
 
 def _relu(digests: Sequence[StudyDigest], relu: Sequence[StudyDigest]) -> str:
