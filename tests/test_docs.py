@@ -122,7 +122,9 @@ def test_site(tmp_path):
     missing = [own for own in names.values() if not any(f'id="{n}"' in reference for n in own)]
     assert missing == []
     results = (tmp_path / "paper" / "results" / "README.html").read_text("utf-8")
-    assert "Claims, both readings" in results
+    assert "What of the paper holds" in results
+    replica = (tmp_path / "paper" / "results" / "REPLICA.html").read_text("utf-8")
+    assert "Claims, both readings" in replica
 
 
 @pytest.mark.parametrize("module", ["torch", "sklearn", "pandas", "rich", "plotly", "duckdb"])
