@@ -18,10 +18,12 @@ from equipoise.paper._study._calibrations import calibrated
 from equipoise.paper._study._design import Arm, Claim, arms, claims, registered, studies
 from equipoise.paper._study._digest import StudyDigest, study_digest
 from equipoise.paper._study._effects import chosen_effect, effect, matching, mean_of
-from equipoise.paper._study._inference import holm, judged, pooled
+from equipoise.paper._study._inference import Pooled, holm, judged, pooled
+from equipoise.paper._study._methods import in_short
 from equipoise.paper._study._outcomes import OUTCOMES, outcomes
 from equipoise.paper._study._part import plan_study, prepared_split
 from equipoise.paper._study._reproduce import chosen_studies, reproduce_study, saved_studies
+from equipoise.paper._study._summary import Treatment
 from equipoise.sweep import run
 from equipoise.training import train_to_best
 
@@ -386,6 +388,30 @@ def test_a_claim_of_three_parts_needs_all(fair, calibrated_by, loss, verdict):
         }
     }
     assert verdicts(effects, {"bcts"})["bcts"].verdict == verdict
+
+
+def test_what_helps_must_not_cost_log_loss():
+    def treatment(arm, ece, log_loss, way="none"):
+        def around(mean, reach):
+            return Pooled(mean, mean - reach, mean + reach, 0.01, reach, 7)
+
+        still = dict.fromkeys(("amplification", "class_ece", "accuracy"), around(0.0, 0.1))
+        return Treatment(arm, way, {**still, "ece": around(*ece), "log_loss": around(*log_loss)})
+
+    found = [
+        treatment("good", (-0.2, 0.1), (-0.01, 0.01)),
+        treatment("better", (-0.3, 0.1), (0.0, 0.001), "bcts"),
+        treatment("dear", (-0.5, 0.1), (0.02, 0.01)),
+        treatment("unsure", (-0.2, 0.3), (0.0, 0.001)),
+    ]
+    text = in_short(found, {"amplification": 0.1, "ece": 0.1, "class_ece": 0.1})
+    helps, harms = text.splitlines()[1], text.splitlines()[3]
+    assert helps == (
+        "- Lowers ECE, and log-loss is not worse: better + bcts -26% [-33, -18], "
+        "good -18% [-26, -10]."
+    )
+    assert harms == "- Costs log-loss or accuracy: dear +2.00 [+1.00, +3.00]."
+    assert text.splitlines()[0].endswith("nothing is shown to.")
 
 
 # --- a whole study ---------------------------------------------------------------------------

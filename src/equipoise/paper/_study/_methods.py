@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from equipoise.paper._study._design import registered
 from equipoise.paper._study._digest import StudyDigest
 from equipoise.paper._study._inference import Pooled
 from equipoise.paper._study._summary import (
@@ -44,7 +45,9 @@ def methods_page(digests: Sequence[StudyDigest]) -> str:
         (f"Large data ({_span(large)})", large),
     ):
         if len(own) > 1:
-            parts += [f"## {title}", *_tables(own)]
+            found = treatments(own)
+            level = {name: plain_level(own, name) for name in SHOWN}
+            parts += [f"## {title}", in_short(found, level), *_tables(found, level)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -59,9 +62,44 @@ def _span(digests: Sequence[StudyDigest]) -> str:
     )
 
 
-def _tables(digests: Sequence[StudyDigest]) -> list[str]:
-    found = treatments(digests)
-    level = {name: plain_level(digests, name) for name in SHOWN}
+def in_short(found: Sequence[Treatment], level: dict[str, float]) -> str:
+    """Return what helps at no cost that is shown, and what harms, as a list."""
+    guard = registered()["inference"]["margins"]["log_loss"]
+    lines = []
+    for outcome in ("amplification", "ece", "class_ece"):
+        own = [
+            t for t in found if t.effects[outcome].high < 0 and t.effects["log_loss"].high < guard
+        ]
+        own.sort(key=lambda t: t.effects[outcome].mean)
+        lines.append(
+            f"- Lowers {HEADINGS[outcome]}, and log-loss is not worse: "
+            + _listed([f"{_name(t)} {_text(outcome, t.effects[outcome], level)}" for t in own])
+        )
+    harm = [t for t in found if t.effects["log_loss"].low > 0 or t.effects["accuracy"].high < 0]
+    harm = [t for t in harm if t.calibration in ("none", "group", "bcts")]
+    harm.sort(key=lambda t: -t.effects["log_loss"].mean)
+    lines.append(
+        "- Costs log-loss or accuracy: "
+        + _listed([f"{_name(t)} {_text('log_loss', t.effects['log_loss'], level)}" for t in harm])
+    )
+    return "\n".join(lines)
+
+
+MOST = 6
+"""Methods that are named in a line."""
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f", and {len(names) - MOST} more" if len(names) > MOST else ""
+    return (", ".join(names[:MOST]) + more or "nothing is shown to") + "."
+
+
+def _name(treatment: Treatment) -> str:
+    after = "" if treatment.calibration == "none" else f" + {treatment.calibration}"
+    return treatment.arm.replace("*", "\\*") + after
+
+
+def _tables(found: Sequence[Treatment], level: dict[str, float]) -> list[str]:
     after = [t for t in found if t.arm == "ce" and t.calibration != "none"]
     losses = [t for t in found if t.arm != "ce" and t.calibration == "none"]
     both = [t for t in found if t.arm != "ce" and t.calibration == "bcts-shrunk"]
@@ -82,17 +120,19 @@ def _table(rows: Sequence[tuple[str, Treatment]], level: dict[str, float]) -> st
     ]
     for name, treatment in rows:
         cells = [_cell(outcome, treatment.effects[outcome], level) for outcome in SHOWN]
-        lines.append(f"| {name.replace('*', chr(92) + '*')} | {' | '.join(cells)} |")
+        lines.append("| " + " | ".join([name.replace("*", "\\*"), *cells]) + " |")
     return "\n".join(lines)
 
 
 def _cell(outcome: str, own: Pooled, level: dict[str, float]) -> str:
+    text = _text(outcome, own, level)
+    return f"**{text}**" if own.low > 0 or own.high < 0 else text
+
+
+def _text(outcome: str, own: Pooled, level: dict[str, float]) -> str:
+    values = (own.mean, own.low, own.high)
     if outcome in ("log_loss", "accuracy"):
-        mean, low, high = (100.0 * v for v in (own.mean, own.low, own.high))
-        text = f"{mean:+.2f} [{low:+.2f}, {high:+.2f}]"
-    else:
-        mean, low, high = (
-            percent(outcome, v, level[outcome]) for v in (own.mean, own.low, own.high)
-        )
-        text = f"{mean:+.0f}% [{low:+.0f}, {high:+.0f}]"
-    return f"**{text}**" if low > 0 or high < 0 else text
+        mean, low, high = (100.0 * v for v in values)
+        return f"{mean:+.2f} [{low:+.2f}, {high:+.2f}]"
+    mean, low, high = (percent(outcome, v, level[outcome]) for v in values)
+    return f"{mean:+.0f}% [{low:+.0f}, {high:+.0f}]"
