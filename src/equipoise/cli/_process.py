@@ -38,6 +38,8 @@ class Commands(click.Group):
             try:
                 return super().main(*args, **options)
             except OSError as error:  # of --version or --help, which no command writes
+                if os.environ.get(DEBUG):
+                    raise
                 _say(f"Error: {_sentence(error)}")
                 raise SystemExit(2) from None
 
