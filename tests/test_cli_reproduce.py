@@ -33,7 +33,7 @@ def _small():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(grids, "all_grids", lambda: SMALL)
         # figures have their own tests; drawing them takes longer than all else here
-        patch.setattr(results, "pareto_figure", lambda digests: len(digests))
+        patch.setattr(results, "pareto_figure", len)
         patch.setattr(results, "rendered", lambda figure, kind: f"{figure} {kind}".encode())
         patch.setenv("COLUMNS", "80")
         yield
