@@ -439,6 +439,26 @@ def test_words_agree_with_the_interval_whatever_was_chosen():
     assert sum(numbers["chosen"].values()) == 10
 
 
+def test_a_loss_that_beats_and_is_not_chosen_is_explained():
+    """Its cost is above the limit on average, but not clearly so."""
+
+    def values(rng, shape):
+        pe = 1.0 + 0.01 * rng.normal(size=shape)
+        pe[:, 1::2] -= 0.5
+        log_loss = np.full(shape, 0.4)
+        log_loss[:, 1::2] += 0.003 + 0.02 * rng.normal(size=(shape[0], 1, 1))
+        return {"pe": pe, "accuracy": np.full(shape, 0.8), "log_loss": log_loss}
+
+    tight, seen = Limits(0.05, 0.002), []
+    for seed in range(10):
+        found = made_up(seed, values=values)
+        text, numbers = verdict(found, "pe", tight, found.choice("pe", tight))
+        explained = "The choice is cross-entropy all the same: of the candidates within" in text
+        assert explained == (" beats " in text and numbers["loss"] == "ce")
+        seen.append(explained)
+    assert any(seen)
+
+
 def test_a_calibration_that_costs_too_much_is_not_said_to_help():
     def values(rng, shape):
         pe = 1.0 + 0.01 * rng.normal(size=shape)

@@ -50,7 +50,13 @@ def verdict(
     costly = bool(losses and losses["costly"])
     if losses and losses["interval"][0] > 0 and not costly:
         name = loss if loss != BASELINE else max(losses["chosen"], key=losses["chosen"].get)
-        return f"{name} beats cross-entropy {given}: {_said(what, losses)}.", numbers
+        text = f"{name} beats cross-entropy {given}: {_said(what, losses)}."
+        if loss == BASELINE:
+            text += (
+                " The choice is cross-entropy all the same: of the candidates within the limits of "
+                f"accuracy and log-loss, it has the least {what}."
+            )
+        return text, numbers
     said = []
     if losses and costly:
         said.append(
