@@ -459,6 +459,25 @@ def test_a_loss_that_beats_and_is_not_chosen_is_explained():
     assert any(seen)
 
 
+def test_a_loss_that_does_not_gain_and_is_chosen_is_explained():
+    def values(rng, shape):
+        pe = 1.0 + 0.01 * rng.normal(size=shape)
+        pe[:, 1::2] += 0.5
+        log_loss = np.full(shape, 0.4)
+        log_loss[:, ::2] += 0.05  # of cross-entropy
+        return {"pe": pe, "accuracy": np.full(shape, 0.8), "log_loss": log_loss}
+
+    found, tight = made_up(values=values), Limits(0.05, 0.002)
+    text, numbers = verdict(found, "pe", tight, found.choice("pe", tight))
+    assert numbers["loss"] != "ce"
+    assert numbers["difference"] < 0
+    why = f"{numbers['loss']} is chosen all the same, because no cross-entropy is within"
+    assert why in text
+    text, numbers = verdict(found, "pe", WIDE, found.choice("pe", WIDE))
+    assert numbers["loss"] == "ce"
+    assert "all the same" not in text
+
+
 def test_a_calibration_that_costs_too_much_is_not_said_to_help():
     def values(rng, shape):
         pe = 1.0 + 0.01 * rng.normal(size=shape)

@@ -71,6 +71,11 @@ def verdict(
         )
     else:
         said.append("No loss but cross-entropy was tried.")
+    if losses and losses["difference"] <= 0 and loss != BASELINE and not callable(objective):
+        said.append(
+            f"{loss} is chosen all the same, because no cross-entropy is within the limits of "
+            "accuracy and log-loss."
+        )
     if repairs and repairs["interval"][0] > 0 and not repairs["costly"]:
         said.append(f"Calibration after training helps: {_said(what, repairs)}.")
         return " ".join(said), numbers
